@@ -1,0 +1,221 @@
+# ffwd's build. `make help` lists the targets; docs/dependencies.md says what is needed and why.
+#
+# One rule compiles a C file, and the folder it lies in decides its instruction set: only src/kern/avx2, avx512 and neon
+# get flags of their own, so the program starts on every x86-64 or aarch64 and picks kernels at run time.
+#
+# Two people in one tree: give each a folder of its own, `make BUILD=build/anna`.
+
+VERSION  := 0.1.0
+CC       ?= gcc
+AR       ?= ar
+BUILD    ?= build
+PREFIX   ?= /usr/local
+MACHINE  := $(shell uname -m)
+PYTHON   := build/venv/bin/python
+CARGO     = $(shell tools/setup.sh cargo)
+
+# `make run`: which model, which prompt. MODEL is a known name (`ffwd pull` lists them) or a GGUF file.
+MODEL    ?= smollm2
+PROMPT   ?= Explain in two sentences why the sky is blue.
+PORT     ?= 8080
+
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+MAKEFLAGS += --no-print-directory
+
+# ---------------------------------------------------------------------------------------------------------- flags
+
+WARN := -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Wpointer-arith -Wwrite-strings
+# Warnings are errors with the compiler the project is tested with; with any other they are only shown.
+WERROR ?= $(filter 12,$(shell $(CC) -dumpversion 2>/dev/null))
+ifneq ($(filter-out 0,$(WERROR)),)
+WARN += -Werror
+endif
+
+# -ffp-contract=off and no fast-math: the order of every operation is part of the contract (docs/architecture.md).
+CSTD := -std=c11 -D_GNU_SOURCE -pthread -ffp-contract=off -fno-math-errno -ffunction-sections -fdata-sections
+INC  := -Isrc -Ishim -Iinclude
+HARD := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+OPT  ?= -O2
+ifdef SAN
+HARD :=
+OPT  := -O1
+SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+ALLFLAGS = $(CSTD) $(INC) $(OPT) -g $(WARN) $(HARD) $(SANFLAGS) $(CFLAGS)
+
+AVX2_FLAGS   := -mavx2 -mfma -mf16c -mbmi2
+AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+KERN_OPT     := $(if $(SAN),,-O3)
+FLAGS_kern        = $(KERN_OPT)
+FLAGS_kern/ref    = $(KERN_OPT)
+FLAGS_kern/avx2   = $(KERN_OPT) $(AVX2_FLAGS)
+FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
+
+LIBS_LIB    := -lm -lpthread -ldl
+LIBS_SERVER := -lmicrohttpd -ljansson
+LIBS        := $(LIBS_SERVER) -lmd -ledit -lxxhash $(LIBS_LIB)
+
+# -------------------------------------------------------------------------------------------------------- sources
+
+OTHER_ISA := $(if $(filter x86_64,$(MACHINE)),src/kern/neon/%,src/kern/avx2/% src/kern/avx512/%)
+SRC       := $(filter-out $(OTHER_ISA),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
+obj        = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+SERVER_SRC := $(filter src/server/%,$(SRC))
+CLI_SRC    := $(filter-out src/cli/main.c,$(filter src/cli/%,$(SRC)))
+LIB_SRC    := $(filter-out src/server/% src/cli/%,$(SRC))
+
+LIB        := $(BUILD)/libffwd.a
+SERVER_LIB := $(BUILD)/libffwd_server.a
+CLI_LIB    := $(BUILD)/libffwd_cli.a
+PROGRAM    := $(BUILD)/ffwd
+
+SHIM_SRC := $(wildcard shim/Cargo.toml shim/Cargo.lock shim/build.rs shim/src/*.rs shim/src/*/*.rs)
+SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
+
+.DEFAULT_GOAL := build
+.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan lint bench \
+        kern-bench format notices models install uninstall clean help FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+build: $(if $(wildcard src/cli/main.c),$(PROGRAM)) $(LIB) ## the program and the library (the default)
+objs: $(call obj,$(SRC)) ## every C object, without Rust and without linking
+lib: $(LIB)
+shim: $(SHIM_LIB)
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(CC) $(ALLFLAGS) $(FLAGS_$(patsubst src/%/,%,$(dir $<))) $(if $(filter tests/%,$<),-Itests/lib -Itests) \
+	   -MMD -MP -c -o $@ $<
+
+# Changes only when the flags do, and then everything is compiled again.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(KERN_OPT)' | cmp -s - $@ || \
+	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(KERN_OPT)' > $@
+FORCE:
+
+$(LIB): $(call obj,$(LIB_SRC))
+$(SERVER_LIB): $(call obj,$(SERVER_SRC))
+$(CLI_LIB): $(call obj,$(CLI_SRC))
+$(LIB) $(SERVER_LIB) $(CLI_LIB):
+	@mkdir -p $(@D)
+	@echo "  AR    $@"
+	@rm -f $@ && $(AR) rcs $@ $^
+
+$(SHIM_LIB): $(SHIM_SRC)
+	@echo "  CARGO $@"
+	@RUSTC=$(dir $(CARGO))rustc $(CARGO) build --quiet --release --locked --manifest-path shim/Cargo.toml \
+	   --target-dir build/shim && touch $@
+
+LINK = $(CC) $(ALLFLAGS) -Wl,--gc-sections -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+
+$(PROGRAM): $(call obj,src/cli/main.c) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS)
+
+# ---------------------------------------------------------------------------------------------------------- tests
+# tests/unit/test_*.c: one cmocka program each. tests/kern/*.c: one program that compares every kernel with `ref`; it
+# also holds the AVX-512 sources compiled against SIMDe's emulation, for machines that lack the instructions.
+
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
+TEST_LIB := $(call obj,$(sort $(wildcard tests/lib/*.c)))
+KERN_SRC := $(sort $(wildcard tests/kern/*.c))
+KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
+EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
+              $(wildcard src/kern/avx512/*.c)))
+EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/*.c)))
+
+tests: $(UNIT) $(KERN) $(EXAMPLES) ## builds the test programs without running them
+
+$(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) -lcmocka $(LIBS)
+
+$(BUILD)/tests/emu/%.o: src/kern/avx512/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $< (emulated)"
+	@$(CC) $(ALLFLAGS) -DKERN_EMULATE_AVX512 $(AVX2_FLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/kern_check: $(call obj,$(KERN_SRC)) $(EMU_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS_LIB)
+
+# Examples see what an application sees: the public header and the libraries.
+$(BUILD)/examples/%: examples/%.c include/ffwd.h $(LIB) $(SHIM_LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(CC) -std=c11 -Wall -Wextra -g -Iinclude -o $@ $< -Wl,--gc-sections -Wl,--start-group $(LIB) $(SHIM_LIB) \
+	   -Wl,--end-group $(SANFLAGS) -ljansson $(LIBS_LIB)
+
+# One program against only the folders it needs, while the rest of the tree does not compile:
+#   make one T=tests/unit/test_kv.c F="base kern kv"
+.PHONY: one
+one:
+	@$(MAKE) $(BUILD)/one T=$(T) F="$(F)" && $(BUILD)/one
+$(BUILD)/one: $(call obj,$(T) $(filter $(foreach f,$(F),src/$(f)/%),$(SRC))) $(TEST_LIB) $(if $(NOSHIM),,$(SHIM_LIB))
+	@$(LINK) -lcmocka $(LIBS)
+
+RUN_TESTS = BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) tools/run_tests.py
+
+test: setup-test ## everything a change has to pass, real models included
+	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) test
+test-unit: setup-test ## lint, unit tests and the kernel check
+	@$(MAKE) build tests && $(RUN_TESTS) unit
+test-long: setup-test ## hours rather than minutes
+	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
+test-clients: setup-test ## other projects' clients against the server
+	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
+asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan
+lint: ## format, warnings, folder table, headers alone, banned calls, sizes, symbol prefixes
+	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
+bench: setup-test ## measures and rewrites bench/RESULTS.md
+	@$(MAKE) build $(PYTHON) && $(MAKE) models && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
+kern-bench: setup-test ## times every kernel
+	@$(MAKE) $(BUILD)/tests/kern_check && $(BUILD)/tests/kern_check --bench
+
+# ----------------------------------------------------------------------------------------------------- set-up, use
+
+setup: ## installs what the build needs (Debian, Ubuntu), or says what to install
+	@tools/setup.sh build
+setup-test:
+	@tools/setup.sh test
+
+$(PYTHON): tools/requirements.txt
+	@echo "  VENV  build/venv"
+	@python3 -m venv build/venv && build/venv/bin/python -m pip install --quiet -r $< && touch $@
+
+models: $(PROGRAM)
+	@$(PROGRAM) pull smollm2 >/dev/null && $(PROGRAM) pull gemma3-270m >/dev/null
+
+run: setup ## builds, fetches the model and answers PROMPT="…" (MODEL= a name or a GGUF file)
+	@$(MAKE) build && $(PROGRAM) run -m '$(MODEL)' -p '$(subst ','\'',$(PROMPT))'
+serve: setup ## the same, then serves HTTP on PORT
+	@$(MAKE) build && $(PROGRAM) serve -m '$(MODEL)' --port $(PORT)
+
+install: build ## PREFIX=/usr/local: program, library, header, pkg-config file
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/ffwd
+	install -m 644 include/ffwd.h $(DESTDIR)$(PREFIX)/include/ffwd.h
+	install -m 644 $(LIB) $(SHIM_LIB) $(DESTDIR)$(PREFIX)/lib/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' ffwd.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ffwd.pc
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/ffwd include/ffwd.h lib/libffwd.a lib/libffwd_shim.a lib/pkgconfig/ffwd.pc)
+
+notices: ## rewrites NOTICES.md from the crates and libraries that are linked
+	@tools/notices.py
+format: ## clang-format over the C sources (optional; lint does not need it)
+	clang-format -i $(SRC) $(wildcard src/*/*.h src/*/*/*.h include/*.h tests/*/*.[ch])
+clean: ## removes build/ (models stay in the cache)
+	rm -rf build
+help:
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+-include $(shell find $(BUILD) -name '*.d' -not -path '*/shim/*' 2>/dev/null)

@@ -1,0 +1,87 @@
+#!/bin/sh
+# Installs what ffwd needs from the distribution's packages, or says what to install.
+#
+#   tools/setup.sh build   what `make` needs
+#   tools/setup.sh test    that, and what `make test` needs
+#   tools/setup.sh cargo   prints the path of a cargo that is new enough
+#
+# Debian and Ubuntu: missing packages are installed when run by root; otherwise the one line to run is printed.
+# Anywhere else the tools and headers are looked for, and the missing ones named. Nothing to do is the usual case and fast.
+set -eu
+
+RUST_MAJOR=1 RUST_MINOR=87
+BUILD="gcc libc6-dev make pkg-config ca-certificates libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev
+python3 python3-pip"
+TEST="libcmocka-dev libsimde-dev python3-venv"
+
+# Path of the first cargo whose rustc is new enough; fails when there is none.
+find_cargo() {
+    for cargo in "$(command -v cargo || true)" "${HOME:-/nonexistent}/.cargo/bin/cargo" /usr/bin/cargo; do
+        rustc=${cargo%cargo}rustc
+        [ -n "$cargo" ] && [ -x "$cargo" ] && [ -x "$rustc" ] || continue
+        version=$("$rustc" --version 2>/dev/null | sed -n 's/^rustc \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+        # shellcheck disable=SC2086
+        set -- ${version:-0 0}
+        if [ "$1" -gt $RUST_MAJOR ] || { [ "$1" -eq $RUST_MAJOR ] && [ "$2" -ge $RUST_MINOR ]; }; then
+            echo "$cargo"
+            return 0
+        fi
+    done
+    return 1
+}
+
+missing_debs() {
+    for p in "$@"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || echo "$p"
+    done
+}
+
+setup_debian() {
+    # shellcheck disable=SC2046,SC2086
+    want=$(echo $(missing_debs $1))
+    find_cargo >/dev/null || want="$want rustc-web cargo-web"
+    [ -n "$want" ] || return 0
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "ffwd needs Debian packages that are not installed. Run this line, then try again:" >&2
+        echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${want# }" >&2
+        exit 1
+    fi
+    echo "installing: ${want# }" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq >&2
+    # shellcheck disable=SC2086
+    apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $want >&2
+    find_cargo >/dev/null || {
+        echo "the packages rustc-web and cargo-web did not bring Rust $RUST_MAJOR.$RUST_MINOR or newer; install it and try again" >&2
+        exit 1
+    }
+}
+
+has_header() {
+    echo "#include <$1>" | ${CC:-cc} -E -xc - >/dev/null 2>&1
+}
+
+setup_other() {
+    want=
+    for tool in "${CC:-gcc}" ar make python3; do
+        command -v "$tool" >/dev/null || want="$want $tool"
+    done
+    find_cargo >/dev/null || want="$want rust>=$RUST_MAJOR.$RUST_MINOR(cargo,rustc)"
+    python3 -m pip --version >/dev/null 2>&1 || want="$want python3-pip"
+    for h in microhttpd.h jansson.h sha2.h histedit.h xxhash.h $1; do
+        has_header "$h" || want="$want <$h>"
+    done
+    [ -z "$want" ] && return 0
+    echo "ffwd needs these, which are not here (README, \"Other Linuxes\"):$want" >&2
+    exit 1
+}
+
+case ${1:-build} in
+cargo) find_cargo ;;
+build) if command -v dpkg-query >/dev/null; then setup_debian "$BUILD"; else setup_other ""; fi ;;
+test) if command -v dpkg-query >/dev/null; then setup_debian "$BUILD $TEST"; else setup_other "cmocka.h"; fi ;;
+*)
+    echo "usage: tools/setup.sh [build|test|cargo]" >&2
+    exit 2
+    ;;
+esac
