@@ -1,0 +1,38 @@
+/*
+ * limits: the ceiling of everything a client or a file can grow. Each is checked before anything is allocated.
+ */
+#ifndef BASE_LIMITS_H
+#define BASE_LIMITS_H
+
+/* model files */
+#define LIMIT_TENSORS 65536u                  /* tensors in a model, all split parts together */
+#define LIMIT_META_KEYS 65536u                /* metadata entries in one file */
+#define LIMIT_META_STRING (16u << 20)         /* bytes in one metadata string (chat templates are the largest) */
+#define LIMIT_META_ARRAY (4u << 20)           /* elements in one metadata array (vocabularies are the largest) */
+#define LIMIT_META_DEPTH 4u                   /* nesting of metadata arrays */
+#define LIMIT_SPLITS 1024u                    /* parts of one split model */
+#define LIMIT_LAYERS 512u                     /* transformer blocks */
+#define LIMIT_HEADS 1024u                     /* attention heads in a layer */
+#define LIMIT_HEAD_DIM 512u                   /* channels of one head */
+#define LIMIT_WIDTH (1u << 20)                /* outputs or inputs of one linear layer other than the vocabulary */
+#define LIMIT_VOCAB (4u << 20)                /* token ids */
+#define LIMIT_CONTEXT (16u << 20)             /* positions of one sequence */
+
+/* the machine */
+#define LIMIT_THREADS 256
+
+/* requests */
+#define LIMIT_BODY (32u << 20)                /* bytes of one request body */
+#define LIMIT_JSON_DEPTH 128u                 /* nesting of a JSON document */
+#define LIMIT_MESSAGES 16384u                 /* messages of one conversation */
+#define LIMIT_STOPS 16u                       /* stop strings of one request */
+#define LIMIT_STOP_BYTES 256u                 /* bytes of one stop string */
+#define LIMIT_ROWS 64u                        /* requests that run at the same time */
+#define LIMIT_QUEUE 256u                      /* requests that wait */
+#define LIMIT_SPAN 512u                       /* tokens one row may feed in one step */
+#define LIMIT_STEP 2048u                      /* tokens of all rows in one step */
+#define LIMIT_EVENTS 1024u                    /* unread events of one request; a full ring makes the row wait */
+#define LIMIT_EVENT_BYTES 512u                /* text bytes carried by one event */
+#define LIMIT_CONNECTIONS 256u                /* open HTTP connections */
+
+#endif

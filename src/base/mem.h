@@ -1,0 +1,33 @@
+/*
+ * mem: large page-aligned regions (weights, KV, scratch), reserved at start and touched on first use.
+ */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Reserves zero pages; nothing is resident until it is written. NULL when the address space cannot be had. */
+void *mem_map(size_t bytes);
+void mem_unmap(void *p, size_t bytes);
+
+/* Gives pages back to the system; they read as zero afterwards. Whole pages inside the range only. */
+void mem_forget(void *p, size_t bytes);
+
+/* a * b, or SIZE_MAX when that overflows: an impossible size for any limit check that follows. */
+size_t mem_mul(size_t a, size_t b);
+size_t mem_add(size_t a, size_t b);
+
+/* What this process may still take: free memory of the machine or of its cgroup, whichever is less, in bytes. */
+uint64_t mem_available(void);
+
+/* Resident set now, and the highest so far, in bytes. */
+uint64_t mem_resident(void);
+uint64_t mem_peak(void);
+
+static inline size_t mem_round(size_t n, size_t align)
+{
+    return (n + align - 1) / align * align;
+}
+
+#endif

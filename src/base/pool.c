@@ -1,0 +1,278 @@
+/*
+ * pool: see pool.h.
+ *
+ * One 64-bit word holds {generation, next task, number of tasks}. A worker takes a task by advancing that word with
+ * compare-and-swap, which can only succeed while the job it looked at still has that task, so a late worker can never
+ * touch the job after it. Completion counts tasks, not workers.
+ */
+#include "base/pool.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#define RELAX() _mm_pause()
+#elif defined(__aarch64__)
+#define RELAX() __asm__ volatile("yield")
+#else
+#define RELAX() ((void)0)
+#endif
+
+#define TASK_BITS 20
+#define TASK_MASK ((1ull << TASK_BITS) - 1)
+#define SPIN_NS 60000 /* a little more than the longest gap between two jobs of one step */
+
+struct pool {
+    _Alignas(64) _Atomic uint64_t work; /* generation | next << 20 | tasks */
+    _Alignas(64) _Atomic uint32_t done; /* tasks of the current job that ended */
+    _Alignas(64) _Atomic uint32_t generation; /* the futex word workers sleep on */
+    _Atomic uint32_t sleepers;
+    _Atomic uint32_t waiting; /* worker 0 sleeps on `done` */
+    _Atomic(pool_fn *) fn;
+    void *_Atomic ctx;
+    _Atomic int stop;
+    int size;
+    struct pool_worker {
+        pthread_t thread;
+        struct pool *pool;
+        int index;
+    } *workers;
+};
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int n)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
+
+void pool_set_fp_mode(void)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(0x1F80); /* all exceptions masked, round to nearest, no flush to zero, no denormals-are-zero */
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(0ul));
+#endif
+}
+
+/* Runs tasks of the job that is current until it has none left. */
+static void take_tasks(struct pool *p, int worker)
+{
+    for (;;) {
+        uint64_t w = atomic_load_explicit(&p->work, memory_order_acquire);
+        uint64_t next = (w >> TASK_BITS) & TASK_MASK, tasks = w & TASK_MASK;
+        if (next >= tasks)
+            return;
+        pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
+        void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
+        if (!atomic_compare_exchange_weak_explicit(&p->work, &w, w + (1ull << TASK_BITS), memory_order_acq_rel,
+                                                   memory_order_relaxed))
+            continue;
+        fn(ctx, (uint32_t)next, worker);
+        if (atomic_fetch_add_explicit(&p->done, 1, memory_order_acq_rel) + 1 == (uint32_t)tasks
+            && atomic_load_explicit(&p->waiting, memory_order_seq_cst))
+            futex_wake(&p->done, 1);
+    }
+}
+
+static void await_generation(struct pool *p, uint32_t seen)
+{
+    uint64_t until = clock_ns() + SPIN_NS;
+    for (int i = 0;; i++) {
+        if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen)
+            return;
+        RELAX();
+        if ((i & 63) == 63 && clock_ns() > until)
+            break;
+    }
+    atomic_fetch_add(&p->sleepers, 1);
+    while (atomic_load(&p->generation) == seen)
+        futex_wait(&p->generation, seen);
+    atomic_fetch_sub(&p->sleepers, 1);
+}
+
+static void *worker_main(void *arg)
+{
+    struct pool_worker *w = arg;
+    struct pool *p = w->pool;
+    char name[16];
+    snprintf(name, sizeof name, "ffwd-work-%d", w->index % 1000);
+    pthread_setname_np(pthread_self(), name);
+    pool_set_fp_mode();
+    uint32_t seen = 0;
+    for (;;) {
+        await_generation(p, seen);
+        seen = atomic_load_explicit(&p->generation, memory_order_acquire);
+        if (atomic_load_explicit(&p->stop, memory_order_relaxed))
+            return NULL;
+        take_tasks(p, w->index);
+    }
+}
+
+static void await_done(struct pool *p, uint32_t tasks)
+{
+    uint64_t until = clock_ns() + SPIN_NS;
+    uint32_t done;
+    for (int i = 0; (done = atomic_load_explicit(&p->done, memory_order_acquire)) != tasks; i++) {
+        RELAX();
+        if ((i & 63) == 63 && clock_ns() > until)
+            break;
+    }
+    if (done == tasks)
+        return;
+    atomic_store(&p->waiting, 1);
+    while ((done = atomic_load(&p->done)) != tasks)
+        futex_wait(&p->done, done);
+    atomic_store(&p->waiting, 0);
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks)
+{
+    if (tasks > POOL_TASKS)
+        BUG("job of %u tasks", tasks);
+    if (p->size == 1 || tasks <= 1) {
+        for (uint32_t i = 0; i < tasks; i++)
+            fn(ctx, i, 0);
+        return;
+    }
+    atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
+    atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    uint32_t gen = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
+    atomic_store_explicit(&p->work, (uint64_t)gen << (2 * TASK_BITS) | tasks, memory_order_release);
+    atomic_store(&p->generation, gen);
+    if (atomic_load(&p->sleepers))
+        futex_wake(&p->generation, p->size);
+    take_tasks(p, 0);
+    await_done(p, tasks);
+}
+
+int pool_size(const struct pool *p)
+{
+    return p->size;
+}
+
+void pool_free(struct pool *p)
+{
+    if (!p)
+        return;
+    atomic_store(&p->stop, 1);
+    atomic_fetch_add(&p->generation, 1);
+    futex_wake(&p->generation, p->size);
+    for (int i = 1; i < p->size; i++)
+        pthread_join(p->workers[i].thread, NULL);
+    free(p->workers);
+    free(p);
+}
+
+enum status pool_new(struct pool **out, int threads, struct err *e)
+{
+    *out = NULL;
+    if (threads == 0)
+        threads = pool_default_threads();
+    if (threads < 1 || threads > LIMIT_THREADS)
+        return err_set(e, ST_ARGUMENT, "threads", "threads must be between 1 and %d", LIMIT_THREADS);
+    struct pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
+    struct pool_worker *workers = calloc((size_t)threads, sizeof *workers);
+    if (!p || !workers) {
+        free(p);
+        free(workers);
+        return err_set(e, ST_NO_MEMORY, "threads", "no memory for %d threads", threads);
+    }
+    memset(p, 0, sizeof *p);
+    p->workers = workers;
+    p->size = 1;
+    for (int i = 1; i < threads; i++) {
+        workers[i] = (struct pool_worker){.pool = p, .index = i};
+        int rc = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+        if (rc) {
+            pool_free(p);
+            errno = rc;
+            return err_errno(e, ST_NO_MEMORY, "threads", "cannot start thread %d of %d", i + 1, threads);
+        }
+        p->size = i + 1;
+    }
+    pool_set_fp_mode();
+    *out = p;
+    return ST_OK;
+}
+
+/* CPU quota of this process's cgroup, rounded up to whole processors; 0 = none. */
+static int cgroup_quota(void)
+{
+    long long quota = -1, period = 0;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (f) {
+        if (fscanf(f, "%lld %lld", &quota, &period) != 2)
+            quota = -1;
+        fclose(f);
+    } else if ((f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re"))) {
+        if (fscanf(f, "%lld", &quota) != 1)
+            quota = -1;
+        fclose(f);
+        f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
+        if (!f || fscanf(f, "%lld", &period) != 1)
+            quota = -1;
+        if (f)
+            fclose(f);
+    }
+    return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
+}
+
+/* True when `cpu` is the first of its siblings that this process may use: one thread a physical core. */
+static int first_of_core(int cpu, const cpu_set_t *allowed)
+{
+    char path[96], text[256] = "";
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 1;
+    char *line = fgets(text, sizeof text, f);
+    fclose(f);
+    if (!line)
+        return 1;
+    char *p = text;
+    for (;;) { /* "0,64" or "0-1" */
+        char *end;
+        long a = strtol(p, &end, 10), b = a;
+        if (end == p)
+            return 1;
+        if (*end == '-')
+            b = strtol(end + 1, &end, 10);
+        for (long c = a; c <= b && c < CPU_SETSIZE; c++)
+            if (CPU_ISSET((size_t)c, allowed))
+                return c == cpu;
+        if (*end != ',')
+            return 1;
+        p = end + 1;
+    }
+}
+
+int pool_default_threads(void)
+{
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return 1;
+    int cores = 0, quota = cgroup_quota();
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        cores += CPU_ISSET((size_t)cpu, &allowed) && first_of_core(cpu, &allowed);
+    if (quota && quota < cores)
+        cores = quota;
+    return cores < 1 ? 1 : cores > LIMIT_THREADS ? LIMIT_THREADS : cores;
+}

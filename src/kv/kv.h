@@ -1,0 +1,90 @@
+/*
+ * kv: keys and values of what was fed to the model.
+ *
+ * A *group* is a set of layers that keep their KV equally long: full attention, or a sliding window. Memory is taken in
+ * blocks of KV_BLOCK positions; one block of a group holds all of that group's layers and KV heads for those positions.
+ * Blocks are reference-counted and come from one pool per group, reserved when the engine starts and touched on first
+ * use. A sequence has one page table per group. Position p of a sequence is in table[p / 32] of each group.
+ *
+ * Knows nothing of requests, tokens or models beyond these shapes. Threads: engine thread only, except that kernels read
+ * and write block contents through kv_view().
+ */
+#ifndef KV_KV_H
+#define KV_KV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "kern/kern.h"
+
+#define KV_BLOCK KERN_KV_TOKENS
+#define KV_GROUPS 4u
+#define KV_NONE UINT32_MAX /* a page-table entry whose block was dropped (behind the window) */
+
+struct kv_shape {
+    uint32_t layers, heads, head_dim;
+    uint32_t window; /* keys a query sees, its own included; 0 = all */
+};
+
+struct kv_config {
+    enum kern_kv format;
+    uint32_t groups;
+    struct kv_shape group[KV_GROUPS];
+    uint32_t positions; /* how many positions all sequences together may hold */
+    uint32_t rows;      /* sequences alive at the same time */
+    uint32_t context;   /* longest sequence, in positions */
+};
+
+struct kv_pool;
+
+/* ST_NEVER_FITS when the sizes overflow or exceed the address space, ST_NO_MEMORY. */
+MUST_CHECK enum status kv_pool_new(struct kv_pool **out, const struct kv_config *cfg, struct err *e);
+void kv_pool_free(struct kv_pool *p);
+const struct kv_config *kv_pool_config(const struct kv_pool *p);
+
+/* Bytes that one position takes in all groups; what positions cost before a pool exists. */
+size_t kv_position_bytes(const struct kv_config *cfg);
+size_t kv_pool_bytes(const struct kv_pool *p); /* reserved */
+
+/* Blocks of a group: all, and those nobody holds. */
+uint32_t kv_pool_blocks(const struct kv_pool *p, uint32_t group);
+uint32_t kv_pool_unused(const struct kv_pool *p, uint32_t group);
+
+/* A block with one reference, or KV_NONE when the group has none left. Content is whatever was there. */
+uint32_t kv_pool_take(struct kv_pool *p, uint32_t group);
+void kv_pool_retain(struct kv_pool *p, uint32_t group, uint32_t block);
+void kv_pool_drop(struct kv_pool *p, uint32_t group, uint32_t block); /* the last drop makes it unused */
+
+/* --- sequences ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * What one row has fed. Invariant: positions [0, len) hold valid KV in every group, except those whose table entry is
+ * KV_NONE, which lie behind the group's window for every position >= len. Positions [len, room) have blocks but no
+ * content yet. Blocks from len / 32 on are never shared.
+ */
+struct kv_seq {
+    struct kv_pool *pool;
+    uint32_t len;                  /* positions fed and committed */
+    uint32_t room;                 /* positions that have blocks, a multiple of KV_BLOCK */
+    uint32_t *table[KV_GROUPS];    /* [context / KV_BLOCK] entries each, owned */
+};
+
+MUST_CHECK enum status kv_seq_init(struct kv_seq *s, struct kv_pool *p, struct err *e);
+void kv_seq_release(struct kv_seq *s); /* drops every block; safe on a zeroed struct */
+
+/* Makes room for positions [len, len + n). ST_TOO_LONG beyond the context, ST_BUSY when blocks ran out (nothing is
+ * kept then). */
+MUST_CHECK enum status kv_seq_reserve(struct kv_seq *s, uint32_t n, struct err *e);
+
+/* Positions [len, len + n) have been filled: they belong to the sequence now. Then drops blocks behind windows. */
+void kv_seq_commit(struct kv_seq *s, uint32_t n);
+
+/* Gives back the blocks beyond len. */
+void kv_seq_trim(struct kv_seq *s);
+
+/* Where kernels find (and put) positions of one layer and head; layer counts within the group. */
+struct kern_kv_view kv_view(const struct kv_seq *s, uint32_t group, uint32_t layer, uint32_t head);
+
+#endif

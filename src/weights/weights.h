@@ -1,0 +1,89 @@
+/*
+ * weights: model files, mapped and validated.
+ *
+ * A `struct weights` is one model: a GGUF v2 or v3 file, or all parts of a split one, mapped read-only. Everything the
+ * header says (counts, lengths, types, shapes, offsets, alignment, overlaps with the end of the file) is checked before
+ * weights_open() returns, so later code may trust it. Tensor *data* is not judged: any bytes are valid weights.
+ *
+ * Packing copies a tensor into kernel panels and gives its source pages back, so that a model is never resident twice.
+ * Knows nothing of architectures: names and metadata keys mean nothing here. (Safetensors directories will be a second
+ * reader behind the same functions.)
+ *
+ * GGUF: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ */
+#ifndef WEIGHTS_WEIGHTS_H
+#define WEIGHTS_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "kern/kern.h"
+
+struct weights;
+
+struct tensor {
+    const char *name;    /* NUL-terminated, owned by the weights */
+    enum kern_type type;
+    uint32_t dims;       /* 1 to 4 */
+    uint64_t dim[4];     /* dim[0] is the contiguous one (k of a matrix), unused ones are 1 */
+    const void *data;    /* in the mapping */
+    size_t bytes;
+    uint32_t part;       /* which file of a split model */
+};
+
+/* Opens `path`; for a split model, any of its parts ("…-00001-of-00003.gguf") opens all. On failure *out is NULL and
+ * the text names the file and what was expected: ST_IO, ST_MODEL (foreign, truncated, inconsistent), ST_UNSUPPORTED
+ * (a tensor type or version this build does not know), ST_NO_MEMORY. */
+MUST_CHECK enum status weights_open(struct weights **out, const char *path, struct err *e);
+void weights_free(struct weights *w);
+
+const char *weights_path(const struct weights *w);
+uint64_t weights_file_bytes(const struct weights *w); /* of all parts */
+
+size_t weights_count(const struct weights *w);
+const struct tensor *weights_at(const struct weights *w, size_t i);
+const struct tensor *weights_find(const struct weights *w, const char *name); /* NULL when absent */
+
+/* --- metadata (of the first part) ----------------------------------------------------------------------------------- */
+
+struct weights_str {
+    const char *s; /* in the mapping, NOT NUL-terminated; may hold any bytes */
+    size_t n;
+};
+
+/* Each returns false when the key is absent or has another kind of type. Integers of any width and sign convert when
+ * the value fits; floats convert from f32 and f64; bools only from bool. */
+bool weights_u64(const struct weights *w, const char *key, uint64_t *out);
+bool weights_u32(const struct weights *w, const char *key, uint32_t *out);
+bool weights_f32(const struct weights *w, const char *key, float *out);
+bool weights_bool(const struct weights *w, const char *key, bool *out);
+bool weights_string(const struct weights *w, const char *key, struct weights_str *out);
+
+bool weights_has(const struct weights *w, const char *key);
+
+/* Arrays: the number of elements, 0 when absent or not an array. Elements of string arrays are read in order through a
+ * cursor, since their places are not stored: weights_strings() fills at most n entries of out (n >= the count). */
+size_t weights_array(const struct weights *w, const char *key);
+bool weights_strings(const struct weights *w, const char *key, struct weights_str *out, size_t n);
+bool weights_f32s(const struct weights *w, const char *key, float *out, size_t n);   /* any float type */
+bool weights_i32s(const struct weights *w, const char *key, int32_t *out, size_t n); /* any integer or bool type */
+
+/* Calls fn for every metadata entry, for `ffwd info`: the value printed as text, arrays as their type and length. */
+void weights_each_meta(const struct weights *w, void (*fn)(void *ctx, const char *key, const char *value), void *ctx);
+
+/* --- reading tensors ------------------------------------------------------------------------------------------------- */
+
+/* Packs `t` as a matrix of rows = dim[1] × dim[2] × dim[3] outputs and cols = dim[0] inputs into `dst`
+ * (kern_mat_bytes() long, 64-byte aligned), on all workers, then drops the source pages. */
+void weights_pack(const struct weights *w, const struct tensor *t, struct pool *pool, uint8_t *dst,
+                  struct kern_mat *out);
+
+/* A whole tensor as f32[n], n = its number of elements. For norms and biases. */
+void weights_f32_data(const struct weights *w, const struct tensor *t, float *out);
+
+/* Tells the system that a tensor's source pages are no longer needed. */
+void weights_drop(const struct weights *w, const struct tensor *t);
+
+#endif
