@@ -26,7 +26,9 @@ MAKEFLAGS += --no-print-directory
 
 # ---------------------------------------------------------------------------------------------------------- flags
 
-WARN := -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Wpointer-arith -Wwrite-strings
+# (Cutting a text at the end of its buffer is what snprintf is used for here.)
+WARN := -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Wpointer-arith -Wwrite-strings \
+        -Wno-format-truncation
 # Warnings are errors with the compiler the project is tested with; with any other they are only shown.
 WERROR ?= $(filter 12,$(shell $(CC) -dumpversion 2>/dev/null))
 ifneq ($(filter-out 0,$(WERROR)),)
