@@ -1,0 +1,55 @@
+/*
+ * chat: from a conversation to the ids of a prompt.
+ *
+ * A `chat` is a model's chat template together with what was found out about it once: which shape of message content it
+ * reads, whether it knows the developer role, whether it shows tools. A request comes as the JSON object a client sent;
+ * of its members chat reads `messages`, `tools` and `chat_template_kwargs` and nothing else. Their bytes are cut out of
+ * the request and handed on as they are, so 64-bit integers, 0.1 and \u0000 reach the template unharmed; what is
+ * normalised is listed at chat_variables().
+ *
+ * Knows no protocol: a dialect that spells conversations differently translates them to this shape first.
+ * Threads: immutable once made, usable from any number of threads.
+ */
+#ifndef CHAT_CHAT_H
+#define CHAT_CHAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "text/text.h"
+
+struct chat;
+
+/* Compiles the template in source[n] and looks at what it can do. `tok` outlives the chat. source == NULL: the model has
+ * no template; the chat is made all the same and every prompt asked of it is ST_UNSUPPORTED (no other model's template
+ * is ever guessed). ST_MODEL where the template does not compile. */
+MUST_CHECK enum status chat_new(struct chat **out, const struct tok *tok, const char *source, size_t n, struct err *e);
+void chat_free(struct chat *c); /* NULL is fine */
+
+bool chat_has_template(const struct chat *c);
+bool chat_knows_tools(const struct chat *c); /* the template mentions tools */
+
+struct chat_options {
+    bool hide_tools;    /* leave `tools` out of the prompt (tool choice "none") */
+    bool no_generation; /* do not open the assistant's turn */
+    int64_t unix_time;  /* what strftime_now() sees; 0 = now */
+};
+
+/* Writes the variables the template sees, one JSON object, to the empty buffer `out`. Differences from the request:
+ * messages' content parts are joined by line feeds into one string (or a string becomes one part, for templates that
+ * read parts only); the role developer becomes system where the template does not know it; the arguments of a tool call
+ * become the JSON object they spell, or stay the string they are; the members of chat_template_kwargs become variables,
+ * and may set add_generation_prompt.
+ *
+ * ST_ARGUMENT or ST_UNSUPPORTED name the part, as in "messages[2].content[0].type". */
+MUST_CHECK enum status chat_variables(const struct chat *c, const char *request, size_t n,
+                                      const struct chat_options *o, struct buf *out, struct err *e);
+
+/* chat_variables(), rendering and encoding in one. On success the caller gives *ids back with tok_ids_free(); on failure
+ * *ids is NULL. A template that raises is ST_ARGUMENT with its own words. */
+MUST_CHECK enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                                   tok_id **ids, size_t *count, struct err *e);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * server: the HTTP side of ffwd.
+ *
+ * One server serves one engine and one model. Each connection has a thread, which parses, renders, encodes, submits and
+ * then waits on the request's events and on the client's socket at once, so a client that goes away is noticed whether
+ * its request runs or still waits. The engine never waits for a connection.
+ *
+ * `http/` knows sockets, bodies and JSON; `dialect/` knows what a protocol's fields mean and how its replies look;
+ * `reply.c` joins a parsed request to the engine. Only this folder knows HTTP statuses.
+ */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "chat/chat.h"
+#include "engine/engine.h"
+#include "text/text.h"
+
+struct server;
+
+/* Strings are copied; engine, tok and chat outlive the server. */
+struct server_config {
+    const char *host;       /* address or name to listen on; NULL = 127.0.0.1 */
+    uint16_t port;          /* 0 = any free one */
+    struct engine *engine;
+    const struct tok *tok;
+    const struct chat *chat; /* NULL = chat requests are refused as unsupported */
+    const char *model;      /* the name shown to clients */
+    bool strict_model;      /* a request that names another model is a 404 */
+    uint32_t idle_s;        /* seconds a client may be silent where it should send or read; 0 = 30 */
+    uint32_t request_s;     /* seconds for the head of a request, and again for its body; 0 = 60 and 120 */
+};
+
+/* Listens and returns. ST_IO in one sentence when the address is taken or cannot be had. SIGPIPE is ignored in the whole
+ * process from here on. On failure *out is NULL. */
+MUST_CHECK enum status server_start(struct server **out, const struct server_config *cfg, struct err *e);
+
+/* The port it listens on, and "http://host:port". */
+uint16_t server_port(const struct server *s);
+const char *server_url(const struct server *s);
+
+/* Takes no new request, waits up to grace_s seconds for those under way, cancels the rest, and frees s. NULL is fine.
+ * Not from a signal handler. */
+void server_stop(struct server *s, uint32_t grace_s);
+
+#endif
