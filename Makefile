@@ -157,11 +157,11 @@ $(BUILD)/examples/%: examples/%.c include/ffwd.h $(LIB) $(SHIM_LIB)
 	   -Wl,--end-group $(SANFLAGS) -ljansson $(LIBS_LIB)
 
 # One program against only the folders it needs, while the rest of the tree does not compile:
-#   make one T=tests/unit/test_kv.c F="base kern kv"
+#   make one T=tests/unit/test_kv.c F="base kern kv/pool.c"     (NOSHIM=1: without Rust)
 .PHONY: one
 one:
 	@$(MAKE) $(BUILD)/one T=$(T) F="$(F)" && $(BUILD)/one
-$(BUILD)/one: $(call obj,$(T) $(filter $(foreach f,$(F),src/$(f)/%),$(SRC))) $(TEST_LIB) $(if $(NOSHIM),,$(SHIM_LIB))
+$(BUILD)/one: $(call obj,$(T) $(filter $(foreach f,$(F),src/$(f)/% src/$(f)),$(SRC))) $(TEST_LIB) $(if $(NOSHIM),,$(SHIM_LIB)) FORCE
 	@$(LINK) -lcmocka $(LIBS)
 
 RUN_TESTS = BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) tools/run_tests.py

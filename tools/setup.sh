@@ -6,12 +6,12 @@
 #   tools/setup.sh cargo   prints the path of a cargo that is new enough
 #
 # Debian and Ubuntu: missing packages are installed when run by root; otherwise the one line to run is printed.
-# Anywhere else the tools and headers are looked for, and the missing ones named. Nothing to do is the usual case and fast.
+# Anywhere else the tools and headers are looked for, and the missing ones named. Usually there is nothing to do.
 set -eu
 
 RUST_MAJOR=1 RUST_MINOR=87
-BUILD="gcc libc6-dev make pkg-config ca-certificates libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev
-python3 python3-pip"
+BUILD="gcc libc6-dev make pkg-config ca-certificates python3 python3-pip
+libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev"
 TEST="libcmocka-dev libsimde-dev python3-venv"
 
 # Path of the first cargo whose rustc is new enough; fails when there is none.
@@ -52,7 +52,7 @@ setup_debian() {
     # shellcheck disable=SC2086
     apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $want >&2
     find_cargo >/dev/null || {
-        echo "the packages rustc-web and cargo-web did not bring Rust $RUST_MAJOR.$RUST_MINOR or newer; install it and try again" >&2
+        echo "the packages rustc-web and cargo-web did not bring Rust $RUST_MAJOR.$RUST_MINOR; install it another way" >&2
         exit 1
     }
 }

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""The lint checks against small trees that break each rule once: a check that catches nothing protects nothing."""
+import os
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+
+import docs  # noqa: E402
+import headers  # noqa: E402
+import layers  # noqa: E402
+import run_tests  # noqa: E402
+import sizes  # noqa: E402
+import source  # noqa: E402
+import style  # noqa: E402
+
+SCRATCH = tempfile.TemporaryDirectory(prefix="ffwd-lint-")
+TABLE = """
+| `src/` folder | holds | may include |
+|---|---|---|
+| `base` | x | libc |
+| `kern` | x | base |
+| `source` | x | base; `draft.c` also kern |
+| `cli` | x | any |
+
+| outside header | only in |
+|---|---|
+| `*intrin.h` | kern |
+"""
+
+
+def tree(files):
+    root = tempfile.mkdtemp(dir=SCRATCH.name)
+    for path, text in {"docs/architecture.md": TABLE, **files}.items():
+        os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+        with open(os.path.join(root, path), "w", encoding="utf-8") as f:
+            f.write(text)
+    return root
+
+
+def function(lines, line="    x++;"):
+    return "int f(int x)\n{\n" + f"{line}\n" * lines + "    return x;\n}\n"
+
+
+def found(check, files, **more):
+    return check(tree(files), **more)
+
+
+# what it shows, the check, the files, part of the message or None for "no complaint"
+CASES = [
+    ("own headers and base are fine", layers.check,
+     {"src/kern/a.c": '#include "kern/b.h"\n#include "base/buf.h"\n#include <stdio.h>\n#include <immintrin.h>\n'}, None),
+    ("upwards include", layers.check, {"src/base/a.c": '#include "kern/kern.h"\n'}, "base may not include kern"),
+    ("private header", layers.check, {"src/cli/a.c": '#include "kern/b.h"\n'}, "private to kern"),
+    ("one file's exception", layers.check, {"src/source/draft.c": '#include "kern/kern.h"\n'}, None),
+    ("for that file alone", layers.check, {"src/source/echo.c": '#include "kern/kern.h"\n'}, "may not include kern"),
+    ("outside header", layers.check, {"src/cli/a.c": "#include <immintrin.h>\n"}, "belongs to kern"),
+    ("unknown folder", layers.check, {"src/misc/a.c": "\n"}, "no row"),
+    ("header without its folder", layers.check, {"src/kern/a.c": '#include "b.h"\n'}, "not <folder>/<header>"),
+    ("short function", sizes.check, {"src/base/a.c": function(10)}, None),
+    ("long function", sizes.check, {"src/base/a.c": function(120)}, "f() has"),
+    ("named exception", sizes.check,
+     {"src/base/a.c": function(120), "tools/exceptions.txt": "src/base/a.c:f a table\n"}, None),
+    ("stale exception", sizes.check,
+     {"src/base/a.c": function(1), "tools/exceptions.txt": "src/base/a.c:f a table\n"}, "needs no exception"),
+    ("complexity", sizes.check, {"src/base/a.c": function(30, "    if (x) x++;")}, "complexity"),
+    ("long file", sizes.check, {"src/base/a.c": "\n" * 900}, "900 lines"),
+    ("long header", sizes.check, {"src/base/a.h": "\n" * 301}, "301 lines"),
+    ("banned call", style.check, {"a.c": "int f(void)\n{\n    return atoi(s);\n}\n"}, "atoi() is banned"),
+    ("banned word in a comment is fine", style.check, {"a.c": "/* unlike atoi(s) */\n"}, None),
+    ("banned word in a string is fine", style.check, {"a.c": 'char *s = "\\"strcpy(";\n'}, None),
+    ("tab", style.check, {"a.c": "\tint x;\n"}, "tab"),
+    ("trailing blank", style.check, {"a.md": "text \n"}, "trailing blanks"),
+    ("long line", style.check, {"a.c": "/* " + "x" * 130 + " */\n"}, "columns"),
+    ("no newline at the end", style.check, {"a.c": "int x;"}, "no newline"),
+    ("unfinished work", style.check, {"a.c": "/* TO" + "DO: more */\n"}, "unfinished"),
+    ("machine path", style.check, {"a.md": "see /ho" + "me/anna/x\n"}, "machine path"),
+    ("registry host", style.check, {"a.md": "from pypi" + ".org\n"}, "registry host"),
+    ("header alone", headers.check, {"src/base/a.h": "size_t f(void);\n"}, "does not compile alone"),
+    ("walk", docs.check_walk, {"docs/walk.md": "`f()` then `g()`\n", "src/base/a.c": function(1)}, "no function g()"),
+    ("walk, all there", docs.check_walk, {"docs/walk.md": "`f()`\n", "src/base/a.c": function(1)}, None),
+    ("notices", docs.check_notices,
+     {"shim/Cargo.lock": '[[package]]\nname = "a"\nversion = "1.0"\nsource = "x"\n',
+      "NOTICES.md": "| a | 0.9 | MIT | yes |\n"}, "without a 1.0"),
+]
+
+COUNTS = [
+    (("[  PASSED  ] 7 test(s).\n", True), (7, 0, 0)),
+    (("[  PASSED  ] 6 test(s).\n[  FAILED  ] 1 test(s), listed below:\n", False), (6, 1, 0)),
+    (("text\n12 passed, 0 failed, 3 skipped\n", True), (12, 0, 3)),
+    (("http: 5 passed, 0 failed\n", True), (5, 0, 0)),
+    (("", True), (1, 0, 0)),
+    (("died", False), (0, 1, 0)),
+]
+
+
+def main():
+    failed = []
+    for what, check, files, expected in CASES:
+        more = {"paths": list(files)} if check is style.check else {}
+        got = found(check, files, **more)
+        if (expected is None and got) or (expected is not None and not any(expected in g for g in got)):
+            failed.append(f"{what}: expected {expected}, got {got}")
+    for arguments, expected in COUNTS:
+        if run_tests.count(*arguments) != expected:
+            failed.append(f"count{arguments}: {run_tests.count(*arguments)}")
+    names = [n for n, *_ in source.functions("static int\nf(int a,\n  int b)\n{\n}\n\nstruct s {\n};\nvoid g(void)\n{\n}\n")]
+    if names != ["f", "g"]:
+        failed.append(f"functions: {names}")
+    print("\n".join(failed))
+    total = len(CASES) + len(COUNTS) + 1
+    print(f"{total - len(failed)} passed, {len(failed)} failed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

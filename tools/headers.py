@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Every header compiles alone."""
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import source
+
+FLAGS = "-std=c11 -D_GNU_SOURCE -Isrc -Ishim -Iinclude -Itests/lib -Itests -Wall -Wextra -Werror -fsyntax-only".split()
+X86 = {"avx2": "-mavx2 -mfma -mf16c -mbmi2",
+       "avx512": "-mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni"}
+
+
+def compile_one(root, header):
+    isa = re.match(r"src/kern/(\w+)/", header)
+    flags = FLAGS + X86.get(isa.group(1) if isa else "", "").split()
+    run = subprocess.run([os.environ.get("CC", "gcc"), *flags, "-include", header, "-xc", "/dev/null"], cwd=root,
+                         capture_output=True, text=True)
+    if run.returncode:
+        return f"{header}: does not compile alone: {run.stderr.strip().splitlines()[0]}"
+    return None
+
+
+def check(root=source.ROOT):
+    skip = "src/kern/neon/" if os.uname().machine == "x86_64" else ("src/kern/avx2/", "src/kern/avx512/")
+    headers = [h for h in source.files(root, ".h") if not h.startswith(skip)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [p for p in pool.map(lambda h: compile_one(root, h), headers) if p]
+
+
+if __name__ == "__main__":
+    found = check()
+    print("\n".join(found))
+    sys.exit(bool(found))

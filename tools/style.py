@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Text rules: whitespace, line length, banned calls, and words no committed file may hold."""
+import re
+import sys
+
+import source
+
+COLUMNS = 124  # wrap at 120; a last word may hang over
+TEXT = (".c", ".h", ".py", ".sh", ".rs", ".toml", ".md", ".txt", ".in", "Makefile", "run")
+
+# Unbounded or locale-dependent, or with a hidden state: each has a safe form in base/ or in libc.
+BANNED = """strcpy strcat strncpy strncat sprintf vsprintf gets atoi atol atoll atof strtok alloca setlocale uselocale
+newlocale localeconv rand srand random drand48 system popen tmpnam mktemp ctime asctime localtime gmtime""".split()
+BANNED_RE = re.compile(r"(?<![\w.>])(" + "|".join(BANNED) + r")\s*\(")
+
+# Spelled in two halves so that this file passes its own check.
+WORDS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+HOSTS = re.compile("|".join(["pypi" + r"\.org", "python" + r"hosted", "deb" + r"\.debian", "npm" + r"js\.",
+                             "crates" + r"\.io", "huggingface" + r"\.co/[\w-]+/[\w.-]+/resolve"]))
+PATHS = re.compile(r"(?<![\w.])/(?:ro" + r"ot|ho" + r"me/\w+|wo" + r"rk)/")
+# Written by other programs, or other people's licence texts.
+FOREIGN = ("shim/Cargo.lock", "NOTICES.md", "LICENSE")
+
+
+def whitespace(path, n, line):
+    if line.rstrip() != line:
+        yield f"{path}:{n}: trailing blanks"
+    if "\t" in line and not path.endswith(("Makefile", ".mk", ".txt", ".json", ".jsonl")):
+        yield f"{path}:{n}: tab"
+    literal = path.endswith(".rs") and 'r"' in line  # a regular expression is not broken up
+    if len(line) > COLUMNS and path.endswith((".c", ".h", ".py", ".sh", ".rs")) and not literal:
+        yield f"{path}:{n}: {len(line)} columns (limit {COLUMNS})"
+
+
+def words(path, n, line):
+    for pattern, what in ((WORDS, "unfinished work"), (HOSTS, "registry host"), (PATHS, "machine path")):
+        m = pattern.search(line)
+        if m:
+            yield f"{path}:{n}: {what}: {m.group()}"
+
+
+def check(root=source.ROOT, paths=None):
+    problems = []
+    for path in source.committed(root) if paths is None else paths:
+        if not path.endswith(TEXT) or path in FOREIGN or "/data/" in path or "/gen/" in path:
+            continue
+        text = source.read(root, path)
+        for n, line in enumerate(text.split("\n"), 1):
+            problems += whitespace(path, n, line)
+            problems += words(path, n, line)
+        if text and not text.endswith("\n"):
+            problems.append(f"{path}: no newline at the end")
+        if path.endswith((".c", ".h")):
+            for n, line in enumerate(source.strip_c(text).split("\n"), 1):
+                m = BANNED_RE.search(line)
+                if m:
+                    problems.append(f"{path}:{n}: {m.group(1)}() is banned")
+    return problems
+
+
+if __name__ == "__main__":
+    found = check()
+    print("\n".join(found))
+    sys.exit(bool(found))
