@@ -35,6 +35,7 @@ struct kv_config {
     uint32_t positions; /* how many positions all sequences together may hold */
     uint32_t rows;      /* sequences alive at the same time */
     uint32_t context;   /* longest sequence, in positions */
+    uint32_t span;      /* most positions a sequence reserves beyond len at once; 0 = LIMIT_SPAN. Sizes sliding groups */
 };
 
 struct kv_pool;
@@ -46,7 +47,8 @@ const struct kv_config *kv_pool_config(const struct kv_pool *p);
 
 /* Bytes that one position takes in all groups; what positions cost before a pool exists. */
 size_t kv_position_bytes(const struct kv_config *cfg);
-size_t kv_pool_bytes(const struct kv_pool *p); /* reserved */
+size_t kv_config_bytes(const struct kv_config *cfg); /* what a pool would reserve; SIZE_MAX when that overflows */
+size_t kv_pool_bytes(const struct kv_pool *p);       /* reserved */
 
 /* Blocks of a group: all, and those nobody holds. */
 uint32_t kv_pool_blocks(const struct kv_pool *p, uint32_t group);
@@ -68,11 +70,13 @@ struct kv_seq {
     struct kv_pool *pool;
     uint32_t len;                  /* positions fed and committed */
     uint32_t room;                 /* positions that have blocks, a multiple of KV_BLOCK */
-    uint32_t *table[KV_GROUPS];    /* [context / KV_BLOCK] entries each, owned */
+    uint32_t *table[KV_GROUPS];    /* [context / KV_BLOCK, rounded up] entries each, owned */
+    uint32_t first[KV_GROUPS];     /* entries before it were dropped: KV_NONE */
 };
 
 MUST_CHECK enum status kv_seq_init(struct kv_seq *s, struct kv_pool *p, struct err *e);
 void kv_seq_release(struct kv_seq *s); /* drops every block; safe on a zeroed struct */
+void kv_seq_clear(struct kv_seq *s);   /* drops every block and is empty again, without touching the allocator */
 
 /* Makes room for positions [len, len + n). ST_TOO_LONG beyond the context, ST_BUSY when blocks ran out (nothing is
  * kept then). */
@@ -84,7 +88,14 @@ void kv_seq_commit(struct kv_seq *s, uint32_t n);
 /* Gives back the blocks beyond len. */
 void kv_seq_trim(struct kv_seq *s);
 
-/* Where kernels find (and put) positions of one layer and head; layer counts within the group. */
+/* Blocks that n positions take in a group without a window. */
+static inline uint32_t kv_blocks(uint32_t n)
+{
+    return n / KV_BLOCK + (n % KV_BLOCK != 0);
+}
+
+/* Where kernels find (and put) positions of one layer and head; layer counts within the group. Entries that are KV_NONE
+ * are never read: every key they stand for is invisible to queries at positions >= len. */
 struct kern_kv_view kv_view(const struct kv_seq *s, uint32_t group, uint32_t layer, uint32_t head);
 
 #endif
