@@ -5,6 +5,10 @@
  * header says (counts, lengths, types, shapes, offsets, alignment, overlaps with the end of the file) is checked before
  * weights_open() returns, so later code may trust it. Tensor *data* is not judged: any bytes are valid weights.
  *
+ * A file that another program shortens while it is mapped cannot be defended against here: touching the lost pages
+ * raises SIGBUS, which ends the process (no handler is installed; a library must not). Replace model files by renaming
+ * a complete new one over the old, which leaves an open mapping alone; never write into them in place.
+ *
  * Packing copies a tensor into kernel panels and gives its source pages back, so that a model is never resident twice.
  * Knows nothing of architectures: names and metadata keys mean nothing here. (Safetensors directories will be a second
  * reader behind the same functions.)
@@ -53,8 +57,8 @@ struct weights_str {
     size_t n;
 };
 
-/* Each returns false when the key is absent or has another kind of type. Integers of any width and sign convert when
- * the value fits; floats convert from f32 and f64; bools only from bool. */
+/* Each returns false, and leaves *out alone, when the key is absent, has another kind of type, or a value that does not
+ * fit. Integers convert from any width and sign; floats from f32 and f64; bools only from bool. */
 bool weights_u64(const struct weights *w, const char *key, uint64_t *out);
 bool weights_u32(const struct weights *w, const char *key, uint32_t *out);
 bool weights_f32(const struct weights *w, const char *key, float *out);
@@ -63,27 +67,31 @@ bool weights_string(const struct weights *w, const char *key, struct weights_str
 
 bool weights_has(const struct weights *w, const char *key);
 
-/* Arrays: the number of elements, 0 when absent or not an array. Elements of string arrays are read in order through a
- * cursor, since their places are not stored: weights_strings() fills at most n entries of out (n >= the count). */
+/* Arrays: the number of elements, 0 when absent or not an array. The readers fill out[0 .. count) and return false when
+ * the count is above n, the elements have another kind of type, or one does not fit (out is then partly written). Places
+ * of strings are not stored: weights_strings() walks over the array once, so read a vocabulary once and keep it. */
 size_t weights_array(const struct weights *w, const char *key);
 bool weights_strings(const struct weights *w, const char *key, struct weights_str *out, size_t n);
 bool weights_f32s(const struct weights *w, const char *key, float *out, size_t n);   /* any float type */
 bool weights_i32s(const struct weights *w, const char *key, int32_t *out, size_t n); /* any integer or bool type */
 
-/* Calls fn for every metadata entry, for `ffwd info`: the value printed as text, arrays as their type and length. */
+/* Calls fn for every metadata entry, in file order, for `ffwd info`: the value as text (long strings cut, control bytes
+ * escaped), arrays as "string[49152]". */
 void weights_each_meta(const struct weights *w, void (*fn)(void *ctx, const char *key, const char *value), void *ctx);
 
 /* --- reading tensors ------------------------------------------------------------------------------------------------- */
 
 /* Packs `t` as a matrix of rows = dim[1] × dim[2] × dim[3] outputs and cols = dim[0] inputs into `dst`
- * (kern_mat_bytes() long, 64-byte aligned), on all workers, then drops the source pages. */
+ * (kern_mat_bytes() long, 64-byte aligned, kept by the caller as long as *out is used) on all workers of `pool`. Source
+ * pages are dropped slice by slice on the way, so that this adds a few MB to the panels at most. Never fails: rows and
+ * cols were found to fit 31 bits when the file was opened, cols to be a multiple of the type's block. */
 void weights_pack(const struct weights *w, const struct tensor *t, struct pool *pool, uint8_t *dst,
                   struct kern_mat *out);
 
 /* A whole tensor as f32[n], n = its number of elements. For norms and biases. */
 void weights_f32_data(const struct weights *w, const struct tensor *t, float *out);
 
-/* Tells the system that a tensor's source pages are no longer needed. */
+/* Takes a tensor's source pages out of this process. They stay in the system's cache, and reading them again works. */
 void weights_drop(const struct weights *w, const struct tensor *t);
 
 #endif
