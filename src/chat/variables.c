@@ -1,0 +1,378 @@
+/*
+ * variables: a request's messages and tools, as the template is to see them.
+ *
+ * Works on pieces of the client's own bytes (cut.h) and writes them out again in the same order; only what chat.h lists
+ * is written differently. Also the place where a conversation is checked, so that every dialect refuses the same things.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "chat/chat.h"
+#include "chat/cut.h"
+#include "chat/private.h"
+
+struct writer {
+    const struct chat *c;
+    struct buf *out;
+    struct err *e;
+    uint32_t message;     /* index of the one being written */
+    size_t arguments_left; /* of CHAT_LIMIT_ARGUMENTS */
+};
+
+enum role { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_COUNT };
+static const char *const role_names[ROLE_COUNT] = {"system", "developer", "user", "assistant", "tool"};
+
+static void put(struct writer *w, struct cut v)
+{
+    buf_add(w->out, v.s, v.n);
+}
+
+static void put_key(struct writer *w, struct cut key, bool *first)
+{
+    if (!*first)
+        buf_adds(w->out, ",");
+    *first = false;
+    put(w, key);
+    buf_adds(w->out, ":");
+}
+
+static enum status malformed(struct writer *w, const char *field)
+{
+    return err_set(w->e, ST_ARGUMENT, field, "%s is not valid JSON", field);
+}
+
+/* ---- content ---- */
+
+/* The string of one content part, or an error that names the part. */
+static enum status part_text(struct writer *w, uint32_t index, struct cut part, struct cut *text)
+{
+    char field[ERR_FIELD];
+    snprintf(field, sizeof field, "messages[%u].content[%u]", w->message, index);
+    if (cut_kind_of(part) != CUT_OBJECT)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(part));
+    struct cut type = cut_member(part, "type");
+    const char *member = cut_is(type, "refusal") ? "refusal" : "text";
+    if (cut_kind_of(type) != CUT_STRING)
+        return err_set(w->e, ST_ARGUMENT, field, "%s.type must be a string, not %s", field, cut_kind_name(type));
+    if (!cut_is(type, member))
+        return err_set(w->e, ST_UNSUPPORTED, field, "%s has type %.*s; only \"text\" is supported", field,
+                       (int)(type.n < 40 ? type.n : 40), type.s);
+    *text = cut_member(part, member);
+    if (cut_kind_of(*text) != CUT_STRING)
+        return err_set(w->e, ST_ARGUMENT, field, "%s.%s must be a string, not %s", field, member,
+                       cut_kind_name(*text));
+    return ST_OK;
+}
+
+/* Parts become one string by joining what stands between their quotes: no escape is touched, so no byte can change. */
+static enum status put_parts(struct writer *w, struct cut list)
+{
+    struct cut key, part, text;
+    uint32_t index = 0;
+    struct cut_iter it = cut_open(list);
+    buf_adds(w->out, w->c->typed_content ? "[" : "\"");
+    for (; cut_next(&it, &key, &part); index++) {
+        TRY(part_text(w, index, part, &text));
+        if (w->c->typed_content) {
+            buf_adds(w->out, index ? ",{\"type\":\"text\",\"text\":" : "{\"type\":\"text\",\"text\":");
+            put(w, text);
+            buf_adds(w->out, "}");
+            continue;
+        }
+        if (index)
+            buf_adds(w->out, "\\n");
+        buf_add(w->out, text.s + 1, text.n - 2);
+    }
+    buf_adds(w->out, w->c->typed_content ? "]" : "\"");
+    return it.bad ? malformed(w, "messages") : ST_OK;
+}
+
+static enum status put_content(struct writer *w, enum role role, struct cut v)
+{
+    char field[ERR_FIELD];
+    snprintf(field, sizeof field, "messages[%u].content", w->message);
+    switch (cut_kind_of(v)) {
+    case CUT_STRING:
+        if (w->c->typed_content)
+            buf_adds(w->out, "[{\"type\":\"text\",\"text\":");
+        put(w, v);
+        if (w->c->typed_content)
+            buf_adds(w->out, "}]");
+        return ST_OK;
+    case CUT_ARRAY:
+        return put_parts(w, v);
+    case CUT_NONE:
+    case CUT_NULL:
+        /* Only an assistant may have said nothing (it called tools); many templates would print a null as "None". */
+        if (role == ROLE_ASSISTANT) {
+            buf_adds(w->out, w->c->typed_content ? "[]" : "\"\"");
+            return ST_OK;
+        }
+        return err_set(w->e, ST_ARGUMENT, field, "%s is missing", field);
+    default:
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be a string or a list of parts, not %s", field,
+                       cut_kind_name(v));
+    }
+}
+
+/* ---- tool calls ---- */
+
+static bool is_json_object(const struct buf *b)
+{
+    if (!b->len || cut_depth(b->data, b->len) > CHAT_LIMIT_ARGUMENTS_DEPTH)
+        return false;
+    json_t *v = json_loadb(b->data, b->len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    bool object = json_is_object(v);
+    json_decref(v);
+    return object;
+}
+
+/* The protocol carries arguments as a string of JSON, templates expect the object itself. What is not an object (a model
+ * may have broken off) stays a string: opaque text that some templates print as it is. */
+static enum status put_arguments(struct writer *w, struct cut v)
+{
+    struct buf text;
+    if (cut_kind_of(v) != CUT_STRING) {
+        put(w, v);
+        return ST_OK;
+    }
+    if (v.n > w->arguments_left) {
+        char field[ERR_FIELD];
+        snprintf(field, sizeof field, "messages[%u].tool_calls", w->message);
+        return err_set(w->e, ST_TOO_LONG, field, "the arguments of all tool calls together exceed %u bytes",
+                       CHAT_LIMIT_ARGUMENTS);
+    }
+    w->arguments_left -= v.n;
+    buf_init(&text, v.n);
+    cut_unescape(v, &text);
+    if (!text.failed && is_json_object(&text))
+        buf_add(w->out, text.data, text.len);
+    else
+        put(w, v);
+    buf_release(&text);
+    return ST_OK;
+}
+
+static enum status put_function(struct writer *w, struct cut function)
+{
+    struct cut key, value;
+    bool first = true;
+    struct cut_iter it = cut_open(function);
+    buf_adds(w->out, "{");
+    while (cut_next(&it, &key, &value)) {
+        put_key(w, key, &first);
+        if (cut_is(key, "arguments"))
+            TRY(put_arguments(w, value));
+        else
+            put(w, value);
+    }
+    buf_adds(w->out, "}");
+    return it.bad ? malformed(w, "messages") : ST_OK;
+}
+
+static enum status put_call(struct writer *w, struct cut call)
+{
+    struct cut key, value;
+    bool first = true;
+    struct cut_iter it = cut_open(call);
+    buf_adds(w->out, "{");
+    while (cut_next(&it, &key, &value)) {
+        put_key(w, key, &first);
+        if (cut_is(key, "function") && cut_kind_of(value) == CUT_OBJECT)
+            TRY(put_function(w, value));
+        else
+            put(w, value);
+    }
+    buf_adds(w->out, "}");
+    return it.bad ? malformed(w, "messages") : ST_OK;
+}
+
+static enum status put_calls(struct writer *w, struct cut calls)
+{
+    struct cut key, call;
+    char field[ERR_FIELD];
+    uint32_t index = 0;
+    struct cut_iter it = cut_open(calls);
+    snprintf(field, sizeof field, "messages[%u].tool_calls", w->message);
+    if (cut_kind_of(calls) != CUT_ARRAY)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an array, not %s", field, cut_kind_name(calls));
+    buf_adds(w->out, "[");
+    for (; cut_next(&it, &key, &call); index++) {
+        if (cut_kind_of(call) != CUT_OBJECT)
+            return err_set(w->e, ST_ARGUMENT, field, "%s[%u] must be an object, not %s", field, index,
+                           cut_kind_name(call));
+        if (index)
+            buf_adds(w->out, ",");
+        TRY(put_call(w, call));
+    }
+    buf_adds(w->out, "]");
+    return it.bad ? malformed(w, "messages") : ST_OK;
+}
+
+/* ---- messages ---- */
+
+static enum status message_role(struct writer *w, struct cut message, enum role *role)
+{
+    char field[ERR_FIELD];
+    snprintf(field, sizeof field, "messages[%u].role", w->message);
+    struct cut v = cut_member(message, "role");
+    if (cut_kind_of(v) != CUT_STRING)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be a string, not %s", field, cut_kind_name(v));
+    for (int i = 0; i < ROLE_COUNT; i++)
+        if (cut_is(v, role_names[i])) {
+            *role = (enum role)i;
+            return ST_OK;
+        }
+    return err_set(w->e, ST_ARGUMENT, field, "%s must be system, developer, user, assistant or tool, not %.*s", field,
+                   (int)(v.n < 40 ? v.n : 40), v.s);
+}
+
+static enum status put_message(struct writer *w, struct cut message)
+{
+    struct cut key, value;
+    enum role role = ROLE_USER;
+    bool first = true, content = false;
+    if (cut_kind_of(message) != CUT_OBJECT) {
+        char field[ERR_FIELD];
+        snprintf(field, sizeof field, "messages[%u]", w->message);
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(message));
+    }
+    TRY(message_role(w, message, &role));
+    struct cut_iter it = cut_open(message);
+    buf_adds(w->out, "{");
+    while (cut_next(&it, &key, &value)) {
+        put_key(w, key, &first);
+        if (cut_is(key, "role") && role == ROLE_DEVELOPER && !w->c->knows_developer) {
+            buf_adds(w->out, "\"system\"");
+        } else if (cut_is(key, "content")) {
+            content = true;
+            TRY(put_content(w, role, value));
+        } else if (cut_is(key, "tool_calls") && cut_kind_of(value) != CUT_NULL) {
+            TRY(put_calls(w, value));
+        } else {
+            put(w, value);
+        }
+    }
+    if (it.bad)
+        return malformed(w, "messages");
+    if (!content) {
+        put_key(w, (struct cut){"\"content\"", 9}, &first);
+        TRY(put_content(w, role, (struct cut){0}));
+    }
+    buf_adds(w->out, "}");
+    return ST_OK;
+}
+
+static enum status put_messages(struct writer *w, struct cut messages)
+{
+    struct cut key, message;
+    if (cut_kind_of(messages) == CUT_NONE || cut_kind_of(messages) == CUT_NULL)
+        return err_set(w->e, ST_ARGUMENT, "messages", "messages is missing");
+    if (cut_kind_of(messages) != CUT_ARRAY)
+        return err_set(w->e, ST_ARGUMENT, "messages", "messages must be an array, not %s", cut_kind_name(messages));
+    struct cut_iter it = cut_open(messages);
+    buf_adds(w->out, "\"messages\":[");
+    for (w->message = 0; cut_next(&it, &key, &message); w->message++) {
+        if (w->message >= LIMIT_MESSAGES)
+            return err_set(w->e, ST_TOO_LONG, "messages", "messages has more than %u entries", LIMIT_MESSAGES);
+        if (w->message)
+            buf_adds(w->out, ",");
+        TRY(put_message(w, message));
+    }
+    if (it.bad)
+        return malformed(w, "messages");
+    if (!w->message)
+        return err_set(w->e, ST_ARGUMENT, "messages", "messages is empty; at least one message was expected");
+    buf_adds(w->out, "]");
+    return ST_OK;
+}
+
+/* ---- tools and template variables ---- */
+
+static enum status check_tool(struct writer *w, uint32_t index, struct cut tool)
+{
+    char field[ERR_FIELD];
+    snprintf(field, sizeof field, "tools[%u]", index);
+    if (cut_kind_of(tool) != CUT_OBJECT)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(tool));
+    struct cut type = cut_member(tool, "type");
+    if (!cut_is(type, "function"))
+        return err_set(w->e, ST_UNSUPPORTED, field, "%s.type must be \"function\", the only kind of tool supported",
+                       field);
+    struct cut function = cut_member(tool, "function");
+    if (cut_kind_of(function) != CUT_OBJECT)
+        return err_set(w->e, ST_ARGUMENT, field, "%s.function must be an object, not %s", field,
+                       cut_kind_name(function));
+    struct cut name = cut_member(function, "name");
+    if (cut_kind_of(name) != CUT_STRING || name.n <= 2)
+        return err_set(w->e, ST_ARGUMENT, field, "%s.function.name must be a string that is not empty", field);
+    return ST_OK;
+}
+
+static enum status put_tools(struct writer *w, struct cut tools)
+{
+    struct cut key, tool;
+    uint32_t count = 0;
+    if (cut_kind_of(tools) == CUT_NONE || cut_kind_of(tools) == CUT_NULL)
+        return ST_OK;
+    if (cut_kind_of(tools) != CUT_ARRAY)
+        return err_set(w->e, ST_ARGUMENT, "tools", "tools must be an array, not %s", cut_kind_name(tools));
+    struct cut_iter it = cut_open(tools);
+    for (; cut_next(&it, &key, &tool); count++)
+        TRY(check_tool(w, count, tool));
+    if (it.bad)
+        return malformed(w, "tools");
+    if (!count)
+        return ST_OK;
+    /* Tools that the model never gets to see would be silently ignored. */
+    if (!w->c->knows_tools)
+        return err_set(w->e, ST_UNSUPPORTED, "tools", "this model's chat template cannot show tools to the model");
+    buf_adds(w->out, ",\"tools\":");
+    put(w, tools);
+    return ST_OK;
+}
+
+static enum status put_kwargs(struct writer *w, struct cut kwargs, bool *generation)
+{
+    const char *const field = "chat_template_kwargs";
+    struct cut key, value;
+    if (cut_kind_of(kwargs) == CUT_NONE || cut_kind_of(kwargs) == CUT_NULL)
+        return ST_OK;
+    if (cut_kind_of(kwargs) != CUT_OBJECT)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(kwargs));
+    struct cut_iter it = cut_open(kwargs);
+    while (cut_next(&it, &key, &value)) {
+        if (cut_is(key, "messages") || cut_is(key, "tools"))
+            return err_set(w->e, ST_ARGUMENT, field, "%s may not set %.*s", field, (int)key.n, key.s);
+        if (cut_is(key, "add_generation_prompt"))
+            *generation = false;
+        buf_adds(w->out, ",");
+        put(w, key);
+        buf_adds(w->out, ":");
+        put(w, value);
+    }
+    return it.bad ? malformed(w, field) : ST_OK;
+}
+
+enum status chat_variables(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                           struct buf *out, struct err *e)
+{
+    struct writer w = {.c = c, .out = out, .e = e, .arguments_left = CHAT_LIMIT_ARGUMENTS};
+    struct cut root = cut_text(request, n);
+    bool generation = true; /* still to be written */
+    if (cut_kind_of(root) != CUT_OBJECT)
+        return err_set(e, ST_ARGUMENT, "", "the conversation must be a JSON object with messages, not %s",
+                       cut_kind_name(root));
+    buf_adds(out, "{");
+    TRY(put_messages(&w, cut_member(root, "messages")));
+    if (!o->hide_tools)
+        TRY(put_tools(&w, cut_member(root, "tools")));
+    TRY(put_kwargs(&w, cut_member(root, "chat_template_kwargs"), &generation));
+    if (generation)
+        buf_addf(out, ",\"add_generation_prompt\":%s", o->no_generation ? "false" : "true");
+    buf_adds(out, "}");
+    if (out->failed)
+        return err_set(e, ST_TOO_LONG, "messages", "the conversation is too large to be rendered");
+    return ST_OK;
+}

@@ -1,0 +1,103 @@
+/* json_out: see json_out.h. */
+#include "server/http/json_out.h"
+
+#include <math.h>
+#include <string.h>
+
+size_t utf8_char(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    if (!n)
+        return 0;
+    if (p[0] < 0x80)
+        return 1;
+    size_t len = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : p[0] >= 0xC2 ? 2 : 0;
+    if (!len || len > n || p[0] > 0xF4)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
+        (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
+    return len;
+}
+
+bool utf8_valid(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_char(s + i, n - i);
+        if (!len)
+            return false;
+        i += len;
+    }
+    return true;
+}
+
+static void escape(struct buf *b, unsigned char c)
+{
+    switch (c) {
+    case '"':
+        buf_adds(b, "\\\"");
+        break;
+    case '\\':
+        buf_adds(b, "\\\\");
+        break;
+    case '\n':
+        buf_adds(b, "\\n");
+        break;
+    case '\r':
+        buf_adds(b, "\\r");
+        break;
+    case '\t':
+        buf_adds(b, "\\t");
+        break;
+    default:
+        buf_addf(b, "\\u%04x", c);
+    }
+}
+
+void jout_str(struct buf *b, const char *s, size_t n)
+{
+    size_t from = 0; /* s[from, i) is copied as it is */
+    buf_adds(b, "\"");
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)s[i];
+        size_t len = utf8_char(s + i, n - i);
+        if (len && c >= 0x20 && c != '"' && c != '\\') {
+            i += len;
+            continue;
+        }
+        buf_add(b, s + from, i - from);
+        if (len)
+            escape(b, c);
+        else
+            buf_adds(b, "\xEF\xBF\xBD");
+        from = ++i;
+    }
+    buf_add(b, s + from, n - from);
+    buf_adds(b, "\"");
+}
+
+void jout_cstr(struct buf *b, const char *s)
+{
+    if (s)
+        jout_str(b, s, strlen(s));
+    else
+        buf_adds(b, "null");
+}
+
+void jout_u64(struct buf *b, uint64_t v)
+{
+    buf_addf(b, "%llu", (unsigned long long)v);
+}
+
+/* printf's %f would write the locale's decimal point, and the program that embeds us may have set one. */
+void jout_fixed(struct buf *b, double v)
+{
+    if (!isfinite(v) || fabs(v) > 1e12)
+        v = -9999.0;
+    uint64_t micro = (uint64_t)(fabs(v) * 1e6 + 0.5);
+    buf_addf(b, "%s%llu.%06llu", v < 0 && micro ? "-" : "", (unsigned long long)(micro / 1000000),
+             (unsigned long long)(micro % 1000000));
+}

@@ -1,0 +1,29 @@
+/*
+ * json_out: the writer of replies: pieces of JSON appended to a buf.
+ *
+ * Nothing here can produce invalid JSON or invalid UTF-8, whatever the bytes. Failure is the buf's (`failed`), checked
+ * once by whoever sends it.
+ */
+#ifndef SERVER_HTTP_JSON_OUT_H
+#define SERVER_HTTP_JSON_OUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+/* A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
+void jout_str(struct buf *b, const char *s, size_t n);
+void jout_cstr(struct buf *b, const char *s); /* the same; NULL is written as null */
+
+void jout_u64(struct buf *b, uint64_t v);
+
+/* With six decimals, whatever the locale; values that JSON has no word for become -9999.000000, as in OpenAI's API. */
+void jout_fixed(struct buf *b, double v);
+
+/* Length of the UTF-8 character at s[n], or 0 when the bytes there are not one (overlong forms and surrogates are not). */
+size_t utf8_char(const char *s, size_t n);
+bool utf8_valid(const char *s, size_t n);
+
+#endif

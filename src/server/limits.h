@@ -1,0 +1,18 @@
+/*
+ * limits: ceilings that only the HTTP side needs; those of requests in general are in base/limits.h.
+ */
+#ifndef SERVER_LIMITS_H
+#define SERVER_LIMITS_H
+
+#include "base/limits.h"
+
+#define LIMIT_BODIES (256u << 20)          /* bytes of all request bodies held at one time */
+#define LIMIT_DRAIN (4 * LIMIT_BODY)       /* bytes of a refused body read to the end, so that the refusal is read too */
+#define LIMIT_JSON_VALUES (1u << 20)       /* values in one JSON document: each costs about 100 bytes once parsed */
+#define LIMIT_CONNECTION_MEMORY (32u << 10) /* bytes of one request's head, and of one chunk of a reply */
+#define LIMIT_CONNECTION_STACK (1u << 20)  /* address space of a connection thread's stack */
+#define LIMIT_PARTS 32u                    /* choices of one request: prompts times n */
+#define LIMIT_REPLY (64u << 20)            /* bytes of one reply that is not streamed */
+#define LIMIT_TOP_LOGPROBS 20u             /* alternatives a token can be reported with */
+
+#endif
