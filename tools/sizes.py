@@ -44,10 +44,11 @@ def check(root=source.ROOT, warnings=None):
             continue
         text = source.read(root, path)
         lines = text.count("\n")
-        limit = HEADER_FAIL if path.endswith(".h") else FILE_FAIL
+        is_header = path.endswith(".h") and not path.startswith("src/kern/simd/")  # those hold code
+        limit = HEADER_FAIL if is_header else FILE_FAIL
         if lines > limit:
             judge(path, f"{path}: {lines} lines (limit {limit})", True)
-        elif path.endswith(".c") and lines > FILE_WARN:
+        elif not is_header and lines > FILE_WARN:
             judge(path, f"{path}: {lines} lines (aim for under {FILE_WARN})", False)
         if not path.startswith(("src/", "include/", "examples/")):
             continue

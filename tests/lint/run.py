@@ -105,7 +105,8 @@ def main():
     for arguments, expected in COUNTS:
         if run_tests.count(*arguments) != expected:
             failed.append(f"count{arguments}: {run_tests.count(*arguments)}")
-    names = [n for n, *_ in source.functions("static int\nf(int a,\n  int b)\n{\n}\n\nstruct s {\n};\nvoid g(void)\n{\n}\n")]
+    text = "static int\nf(int a,\n  int b)\n{\n}\n\nstruct s {\n};\nvoid g(void)\n{\n}\n"
+    names = [n for n, *_ in source.functions(text)]
     if names != ["f", "g"]:
         failed.append(f"functions: {names}")
     print("\n".join(failed))
