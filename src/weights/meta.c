@@ -222,7 +222,7 @@ static void add_value(struct buf *b, const struct gguf_value *v)
         else
             buf_addf(b, "%llu", (unsigned long long)i.u);
     } else if (read_float(v->type, v->at, &f)) {
-        buf_addf(b, "%.9g", (double)f);
+        buf_addf(b, "%.7g", (double)f);
     } else { /* a double beyond the floats */
         double d;
         memcpy(&d, v->at, sizeof d);
