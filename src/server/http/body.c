@@ -1,0 +1,107 @@
+/*
+ * body: what arrives before a handler runs: the route, and the bytes of the request within their ceilings.
+ *
+ * A request that is refused early is still read to its end (up to LIMIT_DRAIN): closing a socket with unread bytes in it
+ * resets the connection, and the client would see that instead of the refusal.
+ */
+#include <string.h>
+
+#include "server/http/private.h"
+#include "server/limits.h"
+
+static bool path_matches(const struct http_route *r, const char *path)
+{
+    size_t n = strlen(r->path);
+    if (r->path[n - 1] == '/' && n > 1)
+        return strncmp(path, r->path, n) == 0 && path[n];
+    return strcmp(path, r->path) == 0;
+}
+
+static bool method_matches(const struct http_route *r, const char *method)
+{
+    return strcmp(method, r->method) == 0 || (strcmp(method, "HEAD") == 0 && strcmp(r->method, "GET") == 0);
+}
+
+static void refuse(struct http_call *call, int status, enum status code, const char *text)
+{
+    call->refusal = status;
+    (void)err_set(&call->refusal_err, code, "", "%s", text);
+}
+
+void http_find_route(struct http_call *call, const char *method, const char *path)
+{
+    const struct http_route *r = call->http->cfg.routes;
+    call->path_rest = "";
+    while (r->path && !path_matches(r, path))
+        r++;
+    if (!r->path) {
+        refuse(call, MHD_HTTP_NOT_FOUND, ST_ARGUMENT, "there is nothing at this address");
+        return;
+    }
+    call->allow = strcmp(r->method, "GET") == 0 ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    if (strcmp(method, "OPTIONS") == 0) {
+        refuse(call, MHD_HTTP_NO_CONTENT, ST_OK, "");
+    } else if (!method_matches(r, method)) {
+        refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, ST_ARGUMENT, "this address does not take this method");
+        (void)err_set(&call->refusal_err, ST_ARGUMENT, "", "this address takes %s only", r->method);
+    } else {
+        call->route = r;
+        if (r->path[strlen(r->path) - 1] == '/')
+            call->path_rest = path + strlen(r->path);
+    }
+}
+
+static void refuse_length(struct http_call *call)
+{
+    refuse(call, MHD_HTTP_CONTENT_TOO_LARGE, ST_TOO_LONG, "");
+    (void)err_set(&call->refusal_err, ST_TOO_LONG, "", "the body is longer than %u bytes", LIMIT_BODY);
+}
+
+/* The library has refused a length that is not a number; one too large for our type counts as the largest. */
+static uint64_t announced_length(struct http_call *call)
+{
+    const char *s = MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    uint64_t n = 0;
+    for (; s && *s >= '0' && *s <= '9'; s++) {
+        if (n > (UINT64_MAX - 9) / 10)
+            return UINT64_MAX;
+        n = n * 10 + (uint64_t)(*s - '0');
+    }
+    return n;
+}
+
+bool http_check_length(struct http_call *call)
+{
+    uint64_t n = announced_length(call);
+    if (n <= LIMIT_BODY)
+        return false;
+    if (!call->refusal)
+        refuse_length(call);
+    /* A client that asks first has sent nothing yet; an absurd length is not worth reading. */
+    return n > LIMIT_DRAIN || MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
+}
+
+void http_drop_body(struct http_call *call)
+{
+    buf_release(&call->body);
+    atomic_fetch_sub(&call->http->body_held, call->body_held);
+    call->body_held = 0;
+}
+
+bool http_take_body(struct http_call *call, const char *data, size_t n)
+{
+    struct http *h = call->http;
+    if (!call->refusal && n > LIMIT_BODY - call->body.len) {
+        refuse_length(call);
+    } else if (!call->refusal) {
+        call->body_held += n;
+        size_t held = atomic_fetch_add(&h->body_held, n);
+        if (held + n <= LIMIT_BODIES && buf_add(&call->body, data, n))
+            return true;
+        refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, ST_BUSY, "too many large requests are arriving at once");
+        call->refusal_err.retry_after = 1;
+    }
+    http_drop_body(call);
+    call->drained += n;
+    return call->drained <= LIMIT_DRAIN;
+}

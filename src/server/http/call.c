@@ -1,0 +1,96 @@
+/* call: waiting for news and replying. See http.h. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/http/private.h"
+
+enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
+{
+    struct pollfd p[HTTP_FDS + 2];
+    if (n > HTTP_FDS)
+        BUG("a wait on %zu descriptors", n);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    p[0] = (struct pollfd){.fd = info ? info->connect_fd : -1, .events = POLLRDHUP};
+    p[1] = (struct pollfd){.fd = call->http->stop_fd, .events = POLLIN};
+    for (size_t i = 0; i < n; i++)
+        p[i + 2] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    while (poll(p, (nfds_t)n + 2, -1) < 0)
+        if (errno != EINTR)
+            return HTTP_GONE;
+    if (p[0].revents)
+        return HTTP_GONE;
+    return p[1].revents ? HTTP_STOPPING : HTTP_READY;
+}
+
+static void add_header(struct MHD_Response *r, const char *name, const char *value)
+{
+    (void)MHD_add_response_header(r, name, value);
+}
+
+/* Takes the response over. Everything that goes into a header is ours: constants, numbers, random ids. */
+static void queue(struct http_call *call, int status, struct MHD_Response *r, const char *type)
+{
+    if (!r)
+        return;
+    if (type)
+        add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (call->id[0])
+        add_header(r, "X-Request-Id", call->id);
+    if (call->allow && (status == MHD_HTTP_METHOD_NOT_ALLOWED || status == MHD_HTTP_NO_CONTENT))
+        add_header(r, MHD_HTTP_HEADER_ALLOW, call->allow);
+    if (atomic_load(&call->http->stopping))
+        add_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    call->replied = MHD_queue_response(call->conn, (unsigned)status, r);
+    MHD_destroy_response(r);
+}
+
+void http_reply(struct http_call *call, int status, const struct buf *body, int retry_after)
+{
+    bool empty = !body || !body->len;
+    if (body && body->failed)
+        return; /* no memory for it; the connection is closed without a reply */
+    struct MHD_Response *r = MHD_create_response_from_buffer(empty ? 0 : body->len, empty ? (void *)"" : body->data,
+                                                             empty ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_COPY);
+    if (r && retry_after > 0) {
+        char seconds[16];
+        snprintf(seconds, sizeof seconds, "%d", retry_after);
+        add_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    }
+    queue(call, status, r, empty ? NULL : "application/json");
+}
+
+/* The library counts a wait in here as silence of the client, so its timeout is off meanwhile; switching it on again
+ * starts it anew, for the sending of what was found. */
+static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
+{
+    struct http_call *call = cls;
+    (void)pos;
+    if (!call->out.len && !call->ended) {
+        bool ok = true;
+        (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+        while (ok && !call->out.len && !call->ended)
+            ok = call->fill(call, &call->ended) && !call->out.failed;
+        (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, call->http->cfg.idle_s);
+        if (!ok)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (!call->out.len)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    size_t n = call->out.len < max ? call->out.len : max;
+    memcpy(to, call->out.data, n);
+    buf_drop(&call->out, n);
+    return (ssize_t)n;
+}
+
+void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end))
+{
+    call->fill = fill;
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 8192, read_stream, call, NULL);
+    if (r) {
+        add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+        add_header(r, "X-Accel-Buffering", "no"); /* nginx would collect the events otherwise */
+    }
+    queue(call, MHD_HTTP_OK, r, "text/event-stream");
+}

@@ -1,0 +1,186 @@
+/* http: the library's daemon and the life of a call. See http.h. */
+#include "server/http/http.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/http/private.h"
+#include "server/limits.h"
+
+static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, const char *url, const char *method,
+                                  void **con_cls)
+{
+    struct http_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return MHD_NO;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    call->http = h;
+    call->conn = conn;
+    call->app = h->cfg.app;
+    call->slot = info ? info->socket_context : NULL;
+    call->replied = MHD_NO;
+    buf_init(&call->body, LIMIT_BODY);
+    buf_init(&call->out, LIMIT_REPLY);
+    *con_cls = call;
+    keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
+    http_find_route(call, method, url);
+    if (!http_check_length(call))
+        return MHD_YES;
+    h->cfg.refuse(call, call->refusal, &call->refusal_err);
+    return call->replied;
+}
+
+/* The request is complete. The client's silence is no fault from here to the reply, so the library's timeout is off. */
+static enum MHD_Result finish_call(struct http_call *call)
+{
+    struct http *h = call->http;
+    struct err e;
+    keeper_deadline(h->keeper, call->slot, 0);
+    (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    call->counted = true;
+    atomic_fetch_add(&h->under_way, 1);
+    if (atomic_load(&h->stopping)) {
+        (void)err_set(&e, ST_CANCELLED, "", "the server is stopping");
+        h->cfg.refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, &e);
+    } else if (call->refusal == MHD_HTTP_NO_CONTENT) {
+        http_reply(call, call->refusal, NULL, 0);
+    } else if (call->refusal) {
+        h->cfg.refuse(call, call->refusal, &call->refusal_err);
+    } else {
+        call->route->handle(call);
+    }
+    (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, h->cfg.idle_s);
+    return call->replied;
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
+                                  const char *version, const char *upload, size_t *upload_n, void **con_cls)
+{
+    struct http_call *call = *con_cls;
+    (void)version;
+    if (!call)
+        return begin_call(cls, conn, url, method, con_cls);
+    if (*upload_n) {
+        bool ok = http_take_body(call, upload, *upload_n);
+        *upload_n = 0;
+        return ok ? MHD_YES : MHD_NO;
+    }
+    return finish_call(call);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode why)
+{
+    struct http *h = cls;
+    struct http_call *call = *con_cls;
+    (void)conn;
+    (void)why;
+    if (!call)
+        return;
+    *con_cls = NULL;
+    if (call->release)
+        call->release(call);
+    http_drop_body(call);
+    buf_release(&call->out);
+    keeper_deadline(h->keeper, call->slot, h->cfg.head_s);
+    if (call->counted)
+        atomic_fetch_sub(&h->under_way, 1);
+    free(call);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct http *h = cls;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        keeper_give(h->keeper, *socket_context);
+        *socket_context = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct keeper_slot *slot = info ? keeper_take(h->keeper, info->connect_fd) : NULL;
+    if (!slot && info)
+        shutdown(info->connect_fd, SHUT_RDWR); /* nobody would watch it */
+    keeper_deadline(h->keeper, slot, h->cfg.head_s);
+    *socket_context = slot;
+}
+
+static struct MHD_Daemon *start_daemon(struct http *h)
+{
+    const unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC;
+    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, h,
+                            MHD_OPTION_LISTEN_SOCKET, h->cfg.listen_fd,
+                            MHD_OPTION_CONNECTION_LIMIT, LIMIT_CONNECTIONS,
+                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)LIMIT_CONNECTION_MEMORY,
+                            MHD_OPTION_THREAD_STACK_SIZE, (size_t)LIMIT_CONNECTION_STACK,
+                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_END);
+}
+
+enum status http_new(struct http **out, const struct http_config *cfg, struct err *e)
+{
+    enum status st;
+    *out = NULL;
+    struct http *h = calloc(1, sizeof *h);
+    if (!h)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for the server");
+    h->cfg = *cfg;
+    atomic_init(&h->stopping, false);
+    atomic_init(&h->under_way, 0);
+    atomic_init(&h->body_held, 0);
+    h->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->stop_fd < 0) {
+        free(h);
+        return err_errno(e, ST_IO, "", "cannot start the server");
+    }
+    st = keeper_new(&h->keeper, e);
+    if (st == ST_OK && !(h->daemon = start_daemon(h)))
+        st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
+    if (st != ST_OK) {
+        keeper_free(h->keeper);
+        close(h->stop_fd);
+        free(h);
+        return st;
+    }
+    *out = h;
+    return ST_OK;
+}
+
+/* True once no call is under way. */
+static bool wait_idle(struct http *h, uint64_t ms)
+{
+    const struct timespec nap = {.tv_nsec = 5000000};
+    const uint64_t until = clock_ns() + ms * 1000000u;
+    while (atomic_load(&h->under_way)) {
+        if (clock_ns() >= until)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+void http_free(struct http *h, uint32_t grace_s)
+{
+    if (!h)
+        return;
+    atomic_store(&h->stopping, true);
+    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+    if (fd >= 0)
+        shutdown(fd, SHUT_RDWR); /* refuses newcomers now; closed when no thread can be looking at it any more */
+    bool idle = wait_idle(h, (uint64_t)grace_s * 1000);
+    const uint64_t one = 1;
+    if (write(h->stop_fd, &one, sizeof one) != (ssize_t)sizeof one)
+        log_line(LOG_ERROR, "cannot wake the connections that wait");
+    if (!idle)
+        (void)wait_idle(h, 2000); /* long enough to send their clients a last word */
+    MHD_stop_daemon(h->daemon);
+    if (fd >= 0)
+        close(fd);
+    keeper_free(h->keeper);
+    close(h->stop_fd);
+    free(h);
+}

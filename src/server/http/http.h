@@ -1,0 +1,93 @@
+/*
+ * http: connections, bodies and replies on libmicrohttpd; knows no route and no protocol above HTTP.
+ *
+ * Each connection has a thread. A request whose body has arrived becomes a `http_call` and goes to its route's handler,
+ * which must reply exactly once, by http_reply() or http_stream(). The handler may block in http_wait(), and so may the
+ * function that fills a stream: both watch the client's socket, so a client that went away ends the wait. A client that
+ * shuts only its sending side counts as gone (the two cannot be told apart before something is written).
+ *
+ * A call lives until its reply has been sent or the connection broke; `release` is called then, on the same thread.
+ */
+#ifndef SERVER_HTTP_HTTP_H
+#define SERVER_HTTP_HTTP_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/base.h"
+
+struct http;
+struct http_call;
+struct keeper_slot;
+
+typedef void http_handler(struct http_call *call);
+
+struct http_route {
+    const char *method; /* "GET" serves HEAD as well */
+    const char *path;   /* one that ends in '/' also matches everything below it */
+    http_handler *handle;
+};
+
+struct http_config {
+    int listen_fd; /* taken over on success */
+    const struct http_route *routes; /* ends with path NULL; outlives the http */
+    void (*refuse)(struct http_call *call, int status, const struct err *e); /* replies with an error */
+    void *app;
+    uint32_t idle_s, head_s, body_s; /* longest silence; time for a request's head, for its body */
+};
+
+MUST_CHECK enum status http_new(struct http **out, const struct http_config *cfg, struct err *e);
+
+/* Refuses new requests, waits up to grace_s seconds for those under way, ends the waits of the rest, frees h. */
+void http_free(struct http *h, uint32_t grace_s);
+
+/* ---- a call ---- */
+
+#define HTTP_FDS 40 /* descriptors of one wait: LIMIT_PARTS and a few */
+
+enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING };
+
+struct http_call {
+    struct http *http;
+    struct MHD_Connection *conn;
+    struct keeper_slot *slot;
+    void *app;                      /* http_config.app */
+    const struct http_route *route; /* NULL: `refusal` says why */
+    const char *path_rest;          /* what follows a route path that ends in '/', else "" */
+    struct buf body;                /* the handler may release it early */
+    size_t body_held;               /* bytes counted against LIMIT_BODIES */
+    uint64_t drained;               /* bytes read and thrown away */
+    int refusal;                    /* HTTP status decided before the body ended, 0 = none */
+    struct err refusal_err;
+    const char *allow;              /* for 405 and OPTIONS */
+    enum MHD_Result replied;        /* MHD_YES once a reply is queued */
+    bool counted;                   /* among the calls under way */
+    char id[40];                    /* of the reply; goes into X-Request-Id when not empty */
+
+    /* the handler's */
+    void *data;
+    void (*release)(struct http_call *call);
+
+    /* a stream's */
+    struct buf out; /* what is still to be sent */
+    bool (*fill)(struct http_call *call, bool *end);
+    bool ended;
+};
+
+/* Waits until one of fds[n] is readable, the client is gone, or the server stops. n <= HTTP_FDS. */
+enum http_news http_wait(struct http_call *call, const int *fds, size_t n);
+
+/* Queues a whole JSON reply; retry_after > 0 becomes a header. */
+void http_reply(struct http_call *call, int status, const struct buf *body, int retry_after);
+
+/* Queues a reply of server-sent events: first what is in call->out, then what `fill` appends to it whenever it is empty,
+ * until it sets *end. `fill` blocks until there is something; false breaks the connection off. */
+void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end));
+
+/* Gives the body's memory back before the reply is there. */
+void http_drop_body(struct http_call *call);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * keeper: ends connections that take too long to say what they want.
+ *
+ * The HTTP library closes a connection that is silent; one that sends a byte now and then would hold its place for ever.
+ * So every connection has a deadline for the head of its next request and another for its body, and one thread that
+ * shuts the sockets of those who miss it; the connection's own thread then sees the end and cleans up. While a request
+ * is worked on and answered there is no deadline.
+ *
+ * Invariant: a slot's descriptor is open as long as the slot is taken (the library tells us before it closes), so the
+ * keeper never shuts somebody else's.
+ */
+#ifndef SERVER_HTTP_KEEPER_H
+#define SERVER_HTTP_KEEPER_H
+
+#include <stdint.h>
+
+#include "base/base.h"
+
+struct keeper;
+struct keeper_slot;
+
+MUST_CHECK enum status keeper_new(struct keeper **out, struct err *e);
+void keeper_free(struct keeper *k);
+
+/* NULL when all places are taken. */
+struct keeper_slot *keeper_take(struct keeper *k, int fd);
+void keeper_give(struct keeper *k, struct keeper_slot *s); /* NULL is fine */
+
+/* The socket is shut `seconds` from now unless this is called again; 0 = no deadline. NULL is fine. */
+void keeper_deadline(struct keeper *k, struct keeper_slot *s, uint32_t seconds);
+
+#endif

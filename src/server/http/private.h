@@ -1,0 +1,29 @@
+/* What the files of server/http share and nobody else sees. */
+#ifndef SERVER_HTTP_PRIVATE_H
+#define SERVER_HTTP_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "server/http/http.h"
+#include "server/http/keeper.h"
+
+struct http {
+    struct http_config cfg;
+    struct MHD_Daemon *daemon;
+    struct keeper *keeper;
+    int stop_fd;             /* eventfd; readable once waits are to end */
+    atomic_bool stopping;    /* no new request is taken */
+    atomic_uint under_way;   /* calls whose request is complete and whose reply is not */
+    atomic_size_t body_held; /* bytes of all bodies, at most LIMIT_BODIES */
+};
+
+/* Finds the route, or says in refusal, refusal_err and allow why there is none. */
+void http_find_route(struct http_call *call, const char *method, const char *path);
+
+/* Collects n bytes of body. False: the connection is to be closed. */
+bool http_take_body(struct http_call *call, const char *data, size_t n);
+
+/* Looks at the announced length before any of the body is there. True: refuse at once, reading nothing. */
+bool http_check_length(struct http_call *call);
+
+#endif
