@@ -1,0 +1,316 @@
+/*
+ * bench: prompt and decode speed of the forward pass, with random ids and without the engine.
+ *
+ * Prefill feeds --pp ids of each row in steps of at most LIMIT_SPAN and takes the head of the last one. Decode feeds one
+ * id of each row a step and takes the head and the arg-max of every one. Both start after --depth ids, which are not
+ * timed. A memory probe beside them says what the machine's memory gave at that time, since it differs from hour to hour.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/direct.h"
+#include "kern/kern.h"
+
+#define MAX_REPS 100u
+#define PROBE_BYTES ((size_t)192 << 20) /* several times any last-level cache the project has met in a small machine */
+#define PROBE_PIECE ((size_t)1 << 20)
+
+struct options {
+    const char *model;
+    uint32_t pp, tg, depth, batch, threads, reps, kv;
+    bool json, no_probe;
+};
+
+static const struct opt opts[] = {
+    CLI_OPT_MODEL(struct options),
+    {"pp", 0, OPT_U32, offsetof(struct options, pp), 0, LIMIT_CONTEXT, "N", "prompt tokens to time (512); 0 = none"},
+    {"tg", 0, OPT_U32, offsetof(struct options, tg), 0, LIMIT_CONTEXT, "N", "decoded tokens to time (128); 0 = none"},
+    {"depth", 0, OPT_U32, offsetof(struct options, depth), 0, LIMIT_CONTEXT, "N", "tokens fed beforehand (0)"},
+    {"batch", 0, OPT_U32, offsetof(struct options, batch), 1, LIMIT_ROWS, "N", "rows in each step (1)"},
+    CLI_OPT_THREADS(struct options),
+    {"reps", 0, OPT_U32, offsetof(struct options, reps), 1, MAX_REPS, "R", "timed repetitions, after one that warms (5)"},
+    CLI_OPT_KV(struct options),
+    {"no-probe", 0, OPT_FLAG, offsetof(struct options, no_probe), 0, 0, NULL, "do not measure memory bandwidth"},
+    CLI_OPT_JSON(struct options),
+};
+static const struct opt_verb verb = {
+    "bench",
+    "Times prefill and decode with random ids: median and range of tokens per second, all rows together. JSON: {model, "
+    "architecture, types, isa, threads, kv, depth, batch, reps, weight_bytes, token_bytes, load_seconds, peak_bytes, "
+    "pp: {tokens, median, min, max, runs}, tg: {the same, gbytes_per_second}, probe_gbytes_per_second}.",
+    "-m FILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
+
+struct series {
+    double rate[MAX_REPS]; /* tokens per second */
+    uint32_t n;
+};
+
+struct job {
+    struct direct d;
+    const struct kern_ops *ops;
+    const struct options *o;
+    tok_id *ids; /* [max(pp, depth)] */
+    struct series pp, tg;
+    double probe, load_seconds;
+};
+
+/* --- figures --------------------------------------------------------------------------------------------------------- */
+
+static int compare(const void *pa, const void *pb)
+{
+    double a = *(const double *)pa, b = *(const double *)pb;
+    return a < b ? -1 : a > b;
+}
+
+static double quantile(const struct series *s, double q)
+{
+    double sorted[MAX_REPS], at = q * (s->n - 1);
+    memcpy(sorted, s->rate, s->n * sizeof *sorted);
+    qsort(sorted, s->n, sizeof *sorted, compare);
+    uint32_t low = (uint32_t)at, high = low + 1 < s->n ? low + 1 : low;
+    return sorted[low] + (sorted[high] - sorted[low]) * (at - low);
+}
+
+/* --- the memory probe ------------------------------------------------------------------------------------------------- */
+
+struct probe {
+    uint64_t *data;
+    uint64_t sum[LIMIT_THREADS]; /* keeps the reads from being left out */
+};
+
+static void fill_piece(void *ctx, uint32_t task, int worker)
+{
+    (void)worker;
+    struct probe *p = ctx;
+    memset((char *)p->data + task * PROBE_PIECE, 1, PROBE_PIECE);
+}
+
+static void read_piece(void *ctx, uint32_t task, int worker)
+{
+    struct probe *p = ctx;
+    const uint64_t *d = p->data + task * (PROBE_PIECE / 8);
+    uint64_t a = 0, b = 0, c = 0, f = 0;
+    for (size_t i = 0; i < PROBE_PIECE / 8; i += 8) {
+        a += d[i] + d[i + 1];
+        b += d[i + 2] + d[i + 3];
+        c += d[i + 4] + d[i + 5];
+        f += d[i + 6] + d[i + 7];
+    }
+    p->sum[worker] += a + b + c + f;
+}
+
+/* Bytes per second that all workers read together, the best of three passes; 0 without memory. */
+static double probe_memory(struct pool *workers)
+{
+    static struct probe p;
+    uint32_t pieces = (uint32_t)(PROBE_BYTES / PROBE_PIECE);
+    double best = 0;
+    p.data = mem_map(PROBE_BYTES);
+    if (!p.data)
+        return 0;
+    pool_run(workers, fill_piece, &p, pieces);
+    for (int i = 0; i < 3; i++) {
+        double t = clock_seconds();
+        pool_run(workers, read_piece, &p, pieces);
+        t = clock_seconds() - t;
+        best = fmax(best, (double)PROBE_BYTES / t);
+    }
+    mem_unmap(p.data, PROBE_BYTES);
+    return best;
+}
+
+/* --- what is timed ---------------------------------------------------------------------------------------------------- */
+
+static enum status feed_depth(struct job *j, struct err *e)
+{
+    for (uint32_t r = 0; r < j->o->batch; r++) {
+        uint32_t last;
+        TRY(direct_clear(&j->d, r, e));
+        for (uint32_t i = 0; i < j->o->depth; i++)
+            j->ids[i] = direct_random_id(&j->d, r, i);
+        TRY(direct_feed(&j->d, r, j->ids, j->o->depth, &last, e));
+    }
+    return ST_OK;
+}
+
+static enum status time_prefill(struct job *j, double *rate, struct err *e)
+{
+    TRY(feed_depth(j, e));
+    for (uint32_t i = 0; i < j->o->pp; i++)
+        j->ids[i] = direct_random_id(&j->d, 1000, i);
+    double t = clock_seconds();
+    for (uint32_t r = 0; r < j->o->batch; r++) {
+        uint32_t last;
+        TRY(direct_feed(&j->d, r, j->ids, j->o->pp, &last, e));
+        last--;
+        model_head(j->d.run, &last, 1, j->d.logits);
+    }
+    *rate = (double)j->o->pp * j->o->batch / (clock_seconds() - t);
+    return ST_OK;
+}
+
+static void take_argmax(void *ctx, uint32_t task, int worker)
+{
+    (void)worker;
+    struct job *j = ctx;
+    uint32_t best;
+    float value;
+    (void)j->ops->argmax(j->d.logits + (size_t)task * j->d.info->vocab, j->d.info->vocab, &best, &value);
+}
+
+static enum status decode_step(struct job *j, uint32_t step, struct err *e)
+{
+    struct model_span spans[LIMIT_ROWS];
+    tok_id id[LIMIT_ROWS];
+    uint32_t at[LIMIT_ROWS];
+    for (uint32_t r = 0; r < j->o->batch; r++) {
+        id[r] = direct_random_id(&j->d, 2000 + r, step);
+        at[r] = r;
+        spans[r] = (struct model_span){.seq = &j->d.seq[r], .ids = &id[r], .n = 1};
+        TRY(kv_seq_reserve(spans[r].seq, 1, e));
+    }
+    model_forward(j->d.run, spans, j->o->batch);
+    for (uint32_t r = 0; r < j->o->batch; r++)
+        kv_seq_commit(&j->d.seq[r], 1);
+    model_head(j->d.run, at, j->o->batch, j->d.logits);
+    pool_run(j->d.workers, take_argmax, j, j->o->batch);
+    return ST_OK;
+}
+
+static enum status time_decode(struct job *j, double *rate, struct err *e)
+{
+    TRY(feed_depth(j, e));
+    double t = clock_seconds();
+    for (uint32_t i = 0; i < j->o->tg; i++)
+        TRY(decode_step(j, i, e));
+    *rate = (double)j->o->tg * j->o->batch / (clock_seconds() - t);
+    return ST_OK;
+}
+
+static enum status run_all(struct job *j, struct err *e)
+{
+    for (uint32_t i = 0; i <= j->o->reps; i++) { /* the first one warms: page tables, caches, clocks */
+        double rate;
+        cli_progress("repetition %u of %u", i, j->o->reps);
+        if (j->o->pp) {
+            TRY(time_prefill(j, &rate, e));
+            if (i)
+                j->pp.rate[j->pp.n++] = rate;
+        }
+        if (j->o->tg) {
+            TRY(time_decode(j, &rate, e));
+            if (i)
+                j->tg.rate[j->tg.n++] = rate;
+        }
+        if (cli_interrupted())
+            return err_set(e, ST_CANCELLED, "", "interrupted in repetition %u of %u", i, j->o->reps);
+    }
+    return ST_OK;
+}
+
+static enum status prepare(struct job *j, const struct api_model *m, struct err *e)
+{
+    const struct options *o = j->o;
+    const struct model_info *info = model_info(m->model);
+    uint32_t most = o->pp > o->tg ? o->pp : o->tg;
+    if (most > info->context || o->depth > info->context - most)
+        return err_set(e, ST_TOO_LONG, "--depth", "%u tokens after %u are more than the model's context of %u", most,
+                       o->depth, info->context);
+    uint32_t ids = o->pp > o->depth ? o->pp : o->depth, step = ids < LIMIT_SPAN ? ids : LIMIT_SPAN;
+    j->ids = malloc((ids + (size_t)1) * sizeof *j->ids);
+    if (!j->ids)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for %u ids", ids);
+    struct direct_config c = {.rows = o->batch,
+                              .context = o->depth + most,
+                              .step = step > o->batch ? step : o->batch,
+                              .heads = o->batch,
+                              .format = o->kv ? KERN_KV_F32 : KERN_KV_F16};
+    j->ops = m->ops;
+    return direct_new(&j->d, m, &c, e);
+}
+
+/* --- output ---------------------------------------------------------------------------------------------------------- */
+
+static json_t *series_json(const struct series *s, uint32_t tokens)
+{
+    json_t *runs = json_array();
+    for (uint32_t i = 0; i < s->n; i++)
+        json_array_append_new(runs, json_real(s->rate[i]));
+    return json_pack("{s:i, s:f, s:f, s:f, s:o}", "tokens", (int)tokens, "median", quantile(s, 0.5), "min",
+                     quantile(s, 0), "max", quantile(s, 1), "runs", runs);
+}
+
+static int print_json(const struct job *j)
+{
+    const struct model_info *i = j->d.info;
+    const struct options *o = j->o;
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:f, s:I}", "model", i->name, "architecture",
+        i->architecture, "types", i->types, "isa", j->ops->name, "threads", pool_size(j->d.workers), "kv",
+        o->kv ? "f32" : "f16", "depth", (int)o->depth, "batch", (int)o->batch, "reps", (int)o->reps, "weight_bytes",
+        (json_int_t)i->weight_bytes, "token_bytes", (json_int_t)i->token_bytes, "load_seconds", j->load_seconds,
+        "peak_bytes", (json_int_t)mem_peak());
+    if (j->pp.n)
+        json_object_set_new(root, "pp", series_json(&j->pp, o->pp));
+    if (j->tg.n) {
+        json_t *tg = series_json(&j->tg, o->tg);
+        double passes = quantile(&j->tg, 0.5) / o->batch;
+        json_object_set_new(tg, "gbytes_per_second", json_real(passes * (double)i->token_bytes / 1e9));
+        json_object_set_new(root, "tg", tg);
+    }
+    if (!o->no_probe)
+        json_object_set_new(root, "probe_gbytes_per_second", json_real(j->probe / 1e9));
+    return cli_print_json(root);
+}
+
+static int print_plain(const struct job *j)
+{
+    const struct model_info *i = j->d.info;
+    printf("%s, %s; %s, %d threads, %.1f MB read per token\n", i->name, i->types, j->ops->name,
+           pool_size(j->d.workers), (double)i->token_bytes / 1e6);
+    if (j->pp.n)
+        printf("prefill %u%s: %.1f tok/s [%.1f-%.1f]\n", j->o->pp, j->o->batch > 1 ? " (each row)" : "",
+               quantile(&j->pp, 0.5), quantile(&j->pp, 0), quantile(&j->pp, 1));
+    if (j->tg.n)
+        printf("decode %u x %u after %u: %.1f tok/s [%.1f-%.1f], %.1f GB/s of weights\n", j->o->tg, j->o->batch,
+               j->o->depth, quantile(&j->tg, 0.5), quantile(&j->tg, 0), quantile(&j->tg, 1),
+               quantile(&j->tg, 0.5) / j->o->batch * (double)i->token_bytes / 1e9);
+    if (!j->o->no_probe)
+        printf("memory probe: %.1f GB/s\n", j->probe / 1e9);
+    return cli_flush();
+}
+
+int verb_bench(int argc, char **argv)
+{
+    struct options o = {.pp = 512, .tg = 128, .batch = 1, .reps = 5};
+    int status;
+    if (!opt_parse(&verb, argc, argv, &o, &status))
+        return status;
+    if (!o.model)
+        return opt_wrong(&verb, "-m FILE is missing");
+    if (o.pp == 0 && o.tg == 0)
+        return opt_wrong(&verb, "--pp and --tg are both 0");
+    struct api_model m;
+    struct err e = {0};
+    struct job j = {.o = &o};
+    double t = clock_seconds();
+    enum status st = cli_load(&m, o.model, o.threads, API_MODEL, &e);
+    if (st != ST_OK)
+        return cli_fail(&e);
+    j.load_seconds = clock_seconds() - t;
+    cli_catch_signals();
+    st = prepare(&j, &m, &e);
+    if (st == ST_OK)
+        st = run_all(&j, &e);
+    cli_progress("%s", "");
+    if (st == ST_OK && !o.no_probe)
+        j.probe = probe_memory(m.pool);
+    status = st != ST_OK ? cli_fail(&e) : o.json ? print_json(&j) : print_plain(&j);
+    direct_free(&j.d);
+    free(j.ids);
+    api_close(&m);
+    return status;
+}

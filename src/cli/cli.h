@@ -1,0 +1,93 @@
+/*
+ * cli: the program. One file per verb; main.c finds the verb, opt.c reads its options, load.c opens the model it names.
+ *
+ * Only this folder prints. stdout carries what was asked for and nothing else; progress, figures and errors go to
+ * stderr. Exit status: 0 fine, 1 failed, 2 wrong usage. An error is one sentence.
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/api.h"
+#include "base/base.h"
+#include "cli/opt.h"
+
+#define CLI_DEFAULT_MODEL "smollm2"
+#define CLI_LIMIT_TEXT (256u << 20) /* bytes of a text to tokenize, score or answer */
+
+/* Each verb: argv[0] is its name. Returns the exit status. verb_pull() is in cli/pull.h. */
+int verb_run(int argc, char **argv);
+int verb_chat(int argc, char **argv);
+int verb_serve(int argc, char **argv);
+int verb_bench(int argc, char **argv);
+int verb_perplexity(int argc, char **argv);
+int verb_tokenize(int argc, char **argv);
+int verb_template(int argc, char **argv);
+int verb_info(int argc, char **argv);
+int verb_logits(int argc, char **argv);
+
+/* --- options that many verbs share ------------------------------------------------------------------------------------ */
+
+#define CLI_OPT_MODEL(S) \
+    {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", "model file (GGUF), or a name that `ffwd pull` knows"}
+#define CLI_OPT_THREADS(S) \
+    {"threads", 't', OPT_U32, offsetof(S, threads), 1, LIMIT_THREADS, "N", \
+     "worker threads (default: the processors this process may use)"}
+#define CLI_OPT_CTX(S) \
+    {"ctx", 'c', OPT_U32, offsetof(S, ctx), 1, LIMIT_CONTEXT, "N", \
+     "longest sequence in tokens (default: what the model and memory allow)"}
+#define CLI_OPT_KV(S) {"kv", 0, OPT_CHOICE, offsetof(S, kv), 0, 0, "f16|f32", "how keys and values are stored"}
+#define CLI_OPT_JSON(S) {"json", 0, OPT_FLAG, offsetof(S, json), 0, 0, NULL, "print one JSON object and nothing else"}
+
+/* --- the model (load.c) ----------------------------------------------------------------------------------------------- */
+
+/* Opens the model that -m names: a file, or else a known name, which is fetched when it is not in the cache. NULL means
+ * CLI_DEFAULT_MODEL. `want` is of enum api_want. Shows progress on a terminal. */
+MUST_CHECK enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want,
+                                struct err *e);
+
+/* A whole file, or stdin when path is NULL, up to `limit` bytes. */
+MUST_CHECK enum status cli_read(const char *path, size_t limit, struct buf *out, struct err *e);
+
+/* --- output (out.c) --------------------------------------------------------------------------------------------------- */
+
+/* Prints the sentence and returns 1. */
+int cli_fail(const struct err *e);
+
+/* Writes what stdout still holds: 0, or says what went wrong and returns 1. Every verb's last call. */
+int cli_flush(void);
+
+/* Writes to stdout at once. A failure shows in cli_broken() and is reported by cli_flush(). */
+void cli_write(const char *text, size_t n);
+bool cli_broken(void);
+
+/* Prints `root` on one line, drops the reference and flushes. NULL counts as no memory. */
+int cli_print_json(json_t *root);
+
+/* A JSON array of n ids; NULL without memory. */
+json_t *cli_json_ids(const tok_id *ids, size_t n);
+
+/* Seconds since the process began. */
+double cli_seconds(void);
+
+/* Progress on a line of its own that is written over; nothing unless stderr is a terminal. "" wipes it. */
+void cli_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- signals (out.c) -------------------------------------------------------------------------------------------------- */
+
+/* From now on the first SIGINT (and SIGTERM) sets a flag; the second ends the process. */
+void cli_catch_signals(void);
+bool cli_interrupted(void);
+bool cli_terminated(void);    /* by SIGTERM */
+void cli_wait_signal(void);   /* returns once interrupted */
+void cli_rearm_signals(void); /* forgets the flag and catches again */
+
+/* Called by main() before anything else. */
+void cli_begin(void);
+
+#endif

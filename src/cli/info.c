@@ -1,0 +1,136 @@
+/* info: this machine and build, and what a model file says of itself. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "ffwd.h"
+#include "kern/kern.h"
+#include "model/model.h"
+#include "text/text.h"
+#include "weights/weights.h"
+
+struct options {
+    const char *model;
+    uint32_t threads;
+    bool json;
+};
+
+static const struct opt opts[] = {
+    CLI_OPT_MODEL(struct options),
+    CLI_OPT_THREADS(struct options),
+    CLI_OPT_JSON(struct options),
+};
+static const struct opt_verb verb = {
+    "info",
+    "Says which kernels are used and why, what memory there is, and, with -m, what the model looks like and what its "
+    "metadata says. JSON: {version, isa, why, threads, memory, libraries, model, metadata}.",
+    "[-m FILE] [--json]", opts, sizeof opts / sizeof *opts};
+
+#define SHOWN 100 /* characters of a metadata value in the plain output */
+
+static json_t *describe_machine(const struct kern_ops *ops, uint32_t threads)
+{
+    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:s}", "version", ffwd_version(), "isa", ops->name, "why", kern_why(),
+                     "threads", threads ? (int)threads : pool_default_threads(), "memory",
+                     (json_int_t)mem_available(), "libraries", text_versions());
+}
+
+/* json_pack() would fail as a whole on a name that is not UTF-8. */
+static json_t *text_or_null(const char *s)
+{
+    json_t *j = s ? json_string(s) : NULL;
+    return j ? j : json_null();
+}
+
+static json_t *describe_groups(const struct model_info *i)
+{
+    json_t *a = json_array();
+    for (uint32_t g = 0; g < i->kv_groups; g++) {
+        const struct kv_shape *s = &i->kv_group[g];
+        json_array_append_new(a, json_pack("{s:i, s:i, s:i, s:i}", "layers", (int)s->layers, "heads", (int)s->heads,
+                                           "head_dim", (int)s->head_dim, "window", (int)s->window));
+    }
+    return a;
+}
+
+static json_t *describe_model(const struct api_model *m)
+{
+    const struct model_info *i = model_info(m->model);
+    struct kv_config kv = {.format = KERN_KV_F16, .groups = i->kv_groups};
+    memcpy(kv.group, i->kv_group, sizeof kv.group);
+    return json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, "
+                     "s:I, s:o}",
+                     "path", text_or_null(weights_path(m->weights)), "architecture", text_or_null(i->architecture),
+                     "name", text_or_null(i->name), "types", text_or_null(i->types), "layers", (int)i->layers,
+                     "width", (int)i->width, "ffn", (int)i->ffn, "heads", (int)i->heads, "kv_heads",
+                     (int)i->kv_heads, "head_dim", (int)i->head_dim, "vocab", (int)i->vocab, "context",
+                     (int)i->context, "window", (int)i->window, "parameters", (json_int_t)i->parameters, "file_bytes",
+                     (json_int_t)weights_file_bytes(m->weights), "weight_bytes", (json_int_t)i->weight_bytes,
+                     "token_bytes", (json_int_t)i->token_bytes, "token_macs", (json_int_t)i->token_macs, "head_macs",
+                     (json_int_t)i->head_macs, "kv_position_bytes", (json_int_t)kv_position_bytes(&kv), "kv_groups",
+                     describe_groups(i));
+}
+
+static void add_meta(void *ctx, const char *key, const char *value)
+{
+    json_object_set_new(ctx, key, text_or_null(value));
+}
+
+/* --- plain output: the same object as lines ---------------------------------------------------------------------------- */
+
+static void print_object(const json_t *object, const char *indent)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        if (json_is_object(value)) {
+            printf("%s%s:\n", indent, key);
+            print_object(value, "  ");
+            continue;
+        }
+        char *s = json_dumps(value, JSON_ENCODE_ANY);
+        if (s && json_is_string(value) && strlen(s) <= SHOWN)
+            printf("%s%s: %s\n", indent, key, json_string_value(value));
+        else if (s && json_is_string(value)) /* escaped, so that it stays one line */
+            printf("%s%s: %.*s ...\n", indent, key, SHOWN, s);
+        else
+            printf("%s%s: %s\n", indent, key, s ? s : "");
+        free(s);
+    }
+}
+
+static int print_info(json_t *root, bool json)
+{
+    if (json || !root)
+        return cli_print_json(root);
+    print_object(root, "");
+    json_decref(root);
+    return cli_flush();
+}
+
+int verb_info(int argc, char **argv)
+{
+    struct options o = {0};
+    int status;
+    if (!opt_parse(&verb, argc, argv, &o, &status))
+        return status;
+    const struct kern_ops *ops;
+    struct err e = {0};
+    if (kern_choose(&ops, &e) != ST_OK)
+        return cli_fail(&e);
+    json_t *root = describe_machine(ops, o.threads);
+    if (!o.model)
+        return print_info(root, o.json);
+    struct api_model m;
+    if (cli_load(&m, o.model, o.threads, API_MODEL, &e) != ST_OK) {
+        json_decref(root);
+        return cli_fail(&e);
+    }
+    json_object_set_new(root, "model", describe_model(&m));
+    json_t *meta = json_object();
+    weights_each_meta(m.weights, add_meta, meta);
+    json_object_set_new(root, "metadata", meta);
+    status = print_info(root, o.json);
+    api_close(&m);
+    return status;
+}

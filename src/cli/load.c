@@ -1,0 +1,91 @@
+/* load: from what -m says to an open model; and reading whole files. See cli.h. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/pull.h"
+
+/* A path wins over a known name, so that a file called like a model can be used. */
+static enum status resolve(const char *model, char *path, size_t cap, struct err *e)
+{
+    const char *name = model ? model : CLI_DEFAULT_MODEL;
+    struct stat sb;
+    bool exists = model && stat(name, &sb) == 0;
+    if (!exists && pull_lookup(name))
+        return pull_model(name, false, path, cap, e);
+    if (strlen(name) >= cap)
+        return err_set(e, ST_ARGUMENT, "-m", "-m: the path has more than %zu bytes", cap - 1);
+    if (!exists && errno == ENOENT && !strchr(name, '/') && !strchr(name, '.'))
+        return err_set(e, ST_IO, name, "%s: there is no such file, nor a model of that name that can be fetched", name);
+    memcpy(path, name, strlen(name) + 1);
+    return ST_OK;
+}
+
+struct progress {
+    const char *path;
+    double next; /* when the line is worth a change */
+};
+
+static void show_progress(void *ctx, size_t done, size_t total)
+{
+    struct progress *p = ctx;
+    double now = cli_seconds();
+    if (now < p->next || total == 0)
+        return;
+    p->next = now + 0.1;
+    cli_progress("loading %s: %d %%", p->path, (int)(100.0 * (double)done / (double)total));
+}
+
+enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want, struct err *e)
+{
+    char path[PATH_MAX];
+    TRY(resolve(model, path, sizeof path, e));
+    const char *slash = strrchr(path, '/');
+    struct progress p = {.path = slash ? slash + 1 : path, .next = cli_seconds() + 0.3};
+    struct api_open o = {
+        .path = path, .want = want, .threads = threads, .progress = show_progress, .progress_ctx = &p};
+    enum status st = api_open(out, &o, e);
+    cli_progress("%s", "");
+    return st;
+}
+
+/* All that `fd` still gives. */
+static enum status read_all(int fd, const char *name, struct buf *out, struct err *e)
+{
+    char piece[32 << 10];
+    for (;;) {
+        ssize_t n = read(fd, piece, sizeof piece);
+        if (n == 0)
+            return ST_OK;
+        if (n < 0 && errno == EINTR && !cli_interrupted())
+            continue;
+        if (n < 0)
+            return err_errno(e, ST_IO, name, "%s: cannot read", name);
+        if ((size_t)n > out->limit - out->len)
+            return err_set(e, ST_TOO_LONG, name, "%s: more than %zu bytes", name, out->limit);
+        if (!buf_add(out, piece, (size_t)n))
+            return err_set(e, ST_NO_MEMORY, name, "%s: no memory", name);
+    }
+}
+
+enum status cli_read(const char *path, size_t limit, struct buf *out, struct err *e)
+{
+    const char *name = path ? path : "stdin";
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    buf_init(out, limit);
+    if (fd < 0)
+        return err_errno(e, ST_IO, name, "%s: cannot open", name);
+    enum status st = read_all(fd, name, out, e);
+    if (path)
+        close(fd);
+    if (st == ST_OK && !buf_adds(out, "")) /* so that an empty text is "" and not NULL */
+        st = err_set(e, ST_NO_MEMORY, name, "%s: no memory", name);
+    if (st != ST_OK)
+        buf_release(out);
+    return st;
+}

@@ -1,0 +1,136 @@
+/* out: everything that verbs share about stdout, stderr, time and signals; see cli.h. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static double begin_seconds;
+static bool write_reported;
+static int write_errno;
+static volatile sig_atomic_t interrupted; /* the signal's number */
+static sem_t signalled;                   /* posted by the handler, which may run in any thread */
+static bool progress_shown;
+
+void cli_begin(void)
+{
+    begin_seconds = clock_seconds();
+    /* A reader that went away shows as a failed write, so that the verb can end in order. */
+    signal(SIGPIPE, SIG_IGN);
+    sem_init(&signalled, 0, 0);
+    log_set_level(LOG_ERROR);
+}
+
+double cli_seconds(void)
+{
+    return clock_seconds() - begin_seconds;
+}
+
+int cli_fail(const struct err *e)
+{
+    cli_progress("%s", "");
+    fprintf(stderr, "ffwd: %s\n", e->text);
+    return 1;
+}
+
+bool cli_broken(void)
+{
+    return ferror(stdout);
+}
+
+void cli_write(const char *text, size_t n)
+{
+    if (!ferror(stdout) && (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0))
+        write_errno = errno;
+}
+
+int cli_flush(void)
+{
+    if (!ferror(stdout) && fflush(stdout) == 0)
+        return 0;
+    if (!write_reported) {
+        int code = write_errno ? write_errno : errno;
+        fprintf(stderr, "ffwd: stdout: cannot write the output%s%s\n", code ? ": " : "", code ? strerror(code) : "");
+        write_reported = true;
+    }
+    return 1;
+}
+
+int cli_print_json(json_t *root)
+{
+    char *s = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(root);
+    if (!s) {
+        fputs("ffwd: no memory for the JSON output\n", stderr);
+        return 1;
+    }
+    puts(s);
+    free(s);
+    return cli_flush();
+}
+
+json_t *cli_json_ids(const tok_id *ids, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; a && i < n; i++)
+        json_array_append_new(a, json_integer(ids[i]));
+    return a;
+}
+
+void cli_progress(const char *fmt, ...)
+{
+    char text[128];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!isatty(STDERR_FILENO) || (!text[0] && !progress_shown))
+        return;
+    fprintf(stderr, "\r\033[K%s", text); /* to the line's start, wipe it */
+    progress_shown = text[0] != '\0';
+}
+
+/* --- signals --------------------------------------------------------------------------------------------------------- */
+
+static void on_signal(int sig)
+{
+    int saved = errno;
+    interrupted = sig;
+    sem_post(&signalled);
+    errno = saved;
+}
+
+void cli_catch_signals(void)
+{
+    /* No SA_RESTART: a blocking read of the terminal comes back. The handler is gone after its first call. */
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+}
+
+bool cli_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+bool cli_terminated(void)
+{
+    return interrupted == SIGTERM;
+}
+
+void cli_wait_signal(void)
+{
+    while (!interrupted)
+        sem_wait(&signalled);
+}
+
+void cli_rearm_signals(void)
+{
+    interrupted = 0;
+    cli_catch_signals();
+}

@@ -1,0 +1,152 @@
+/* reply: see reply.h. */
+#include "cli/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define EVENTS 8u
+#define POLL_MS 50 /* how long an interrupt may go unnoticed */
+
+static void fill_request(const struct reply_options *o, const tok_id *prompt, size_t n, struct request_stop *stops,
+                         struct request *rq)
+{
+    for (uint32_t i = 0; i < o->stops.n; i++)
+        stops[i] = (struct request_stop){o->stops.item[i], strlen(o->stops.item[i])};
+    *rq = (struct request){.prompt = prompt,
+                           .prompt_n = (uint32_t)n,
+                           .max_tokens = o->max_tokens,
+                           .sampling = sample_defaults(),
+                           .stops = stops,
+                           .stops_n = o->stops.n,
+                           .logprobs = o->logprobs ? o->logprobs + 1 : 0};
+    rq->sampling.temperature = o->temperature;
+    rq->sampling.top_p = o->top_p;
+    rq->sampling.min_p = o->min_p;
+    rq->sampling.repetition_penalty = o->repeat_penalty;
+    rq->sampling.top_k = o->top_k;
+    rq->sampling.seed = o->seed;
+}
+
+static void add_logprobs(struct reply *r, const struct event *ev)
+{
+    json_t *top = json_array();
+    for (uint32_t i = 0; i < ev->top_n; i++)
+        json_array_append_new(top,
+                              json_pack("{s:i, s:f}", "id", ev->top[i].id, "logprob", (double)ev->top[i].logprob));
+    json_array_append_new(r->logprobs, json_pack("{s:i, s:f, s:o}", "id", ev->id, "logprob", (double)ev->logprob,
+                                                 "top", top));
+}
+
+static void take_event(struct reply *r, const struct event *ev, bool stream)
+{
+    if (ev->kind == EVENT_TOKEN && ev->id >= 0) {
+        if (r->ids.len == 0)
+            r->first_s = cli_seconds();
+        buf_add(&r->ids, &ev->id, sizeof ev->id);
+        if (r->logprobs)
+            add_logprobs(r, ev);
+    }
+    if (ev->text_n == 0)
+        return;
+    buf_add(&r->text, ev->text, ev->text_n);
+    if (stream)
+        cli_write(ev->text, ev->text_n);
+}
+
+/* Until the last event was taken. Says goodbye to the engine early when nobody wants the rest. */
+static void pump(struct engine *en, request_id id, struct reply *r, bool stream)
+{
+    struct event events[EVENTS];
+    bool cancelled = false;
+    for (;;) {
+        if (!cancelled && (cli_interrupted() || cli_broken())) {
+            engine_cancel(en, id);
+            cancelled = true;
+        }
+        engine_wait(en, id, POLL_MS);
+        for (size_t n = engine_take(en, id, events, EVENTS), i = 0; i < n; i++) {
+            take_event(r, &events[i], stream);
+            if (events[i].kind == EVENT_END)
+                return;
+        }
+    }
+}
+
+enum status reply_run(struct engine *en, const tok_id *prompt, size_t n, const struct reply_options *o, bool stream,
+                      struct reply *r, struct err *e)
+{
+    struct request_stop stops[LIMIT_STOPS];
+    struct request rq;
+    request_id id;
+    *r = (struct reply){.submitted_s = cli_seconds()};
+    buf_init(&r->ids, (size_t)LIMIT_CONTEXT * sizeof(tok_id));
+    buf_init(&r->text, CLI_LIMIT_TEXT);
+    if (n > LIMIT_CONTEXT)
+        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu tokens, but at most %u are possible", n,
+                       LIMIT_CONTEXT);
+    if (n == 0)
+        return err_set(e, ST_ARGUMENT, "prompt", "the prompt is empty, and the model asks for no BOS token");
+    if (o->logprobs)
+        r->logprobs = json_array();
+    r->prompt_n = (uint32_t)n;
+    fill_request(o, prompt, n, stops, &rq);
+    TRY(engine_submit(en, &rq, &id, e));
+    pump(en, id, r, stream);
+    engine_result(en, id, &r->result);
+    engine_close(en, id);
+    if (r->result.finish == FINISH_ERROR) {
+        *e = r->result.err;
+        return e->code == ST_OK ? ST_BUG : e->code;
+    }
+    if (r->ids.failed || r->text.failed)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for the reply");
+    return ST_OK;
+}
+
+void reply_release(struct reply *r)
+{
+    buf_release(&r->ids);
+    buf_release(&r->text);
+    json_decref(r->logprobs);
+    r->logprobs = NULL;
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------------- */
+
+static double per_second(double n, double seconds)
+{
+    return seconds > 0 ? n / seconds : 0;
+}
+
+/* The first token falls out of the prompt's last step, so decoding made one less. */
+static double decode_rate(const struct request_usage *u)
+{
+    return u->completion_tokens > 1 ? per_second(u->completion_tokens - 1, u->decode_s) : 0;
+}
+
+static double prefill_rate(const struct request_usage *u)
+{
+    return per_second((double)u->prompt_tokens - u->cached_tokens, u->prefill_s);
+}
+
+void reply_print_figures(const struct reply *r)
+{
+    const struct request_usage *u = &r->result.usage;
+    fprintf(stderr, "[%u prompt tokens at %.1f tok/s, %u tokens at %.1f tok/s", u->prompt_tokens, prefill_rate(u),
+            u->completion_tokens, decode_rate(u));
+    if (r->first_s > 0)
+        fprintf(stderr, "; first token after %.3f s, %.3f s from the start", r->first_s - r->submitted_s, r->first_s);
+    fprintf(stderr, "; %s]\n", finish_name(r->result.finish));
+}
+
+json_t *reply_usage(const struct reply *r)
+{
+    const struct request_usage *u = &r->result.usage;
+    return json_pack("{s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "prompt_tokens",
+                     (int)u->prompt_tokens, "completion_tokens", (int)u->completion_tokens, "cached_tokens",
+                     (int)u->cached_tokens, "steps", (int)u->steps, "load_seconds", r->load_s, "queue_seconds",
+                     u->queue_s, "prefill_seconds", u->prefill_s, "decode_seconds", u->decode_s,
+                     "first_token_seconds", r->first_s > 0 ? r->first_s - r->submitted_s : 0.0,
+                     "first_token_seconds_from_start", r->first_s, "prefill_tokens_per_second", prefill_rate(u),
+                     "decode_tokens_per_second", decode_rate(u), "peak_bytes", (json_int_t)mem_peak());
+}

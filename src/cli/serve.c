@@ -1,0 +1,99 @@
+/* serve: the HTTP server on the terminal's terms: where it listens, until when it runs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "chat/chat.h"
+#include "cli/cli.h"
+#include "engine/engine.h"
+#include "server/server.h"
+
+#define GRACE_S 30u /* requests under way may take this long to end after the first signal */
+
+struct options {
+    const char *model, *host, *model_name;
+    uint32_t port, ctx, rows, threads, kv;
+    bool strict_model;
+};
+
+static const struct opt opts[] = {
+    CLI_OPT_MODEL(struct options),
+    {"host", 0, OPT_STR, offsetof(struct options, host), 0, 0, "HOST", "address to listen on (127.0.0.1)"},
+    {"port", 0, OPT_U32, offsetof(struct options, port), 0, 65535, "PORT", "port to listen on (8080); 0 = any free one"},
+    CLI_OPT_CTX(struct options),
+    {"rows", 0, OPT_U32, offsetof(struct options, rows), 1, LIMIT_ROWS, "N", "requests that run at the same time (8)"},
+    CLI_OPT_THREADS(struct options),
+    CLI_OPT_KV(struct options),
+    {"model-name", 0, OPT_STR, offsetof(struct options, model_name), 0, 0, "NAME",
+     "the model's name as clients see it (default: the file's name without .gguf)"},
+    {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
+     "a request that names another model is an error"},
+};
+static const struct opt_verb verb = {
+    "serve",
+    "Serves the OpenAI API (chat completions, completions, models) over HTTP. The first SIGINT or SIGTERM lets "
+    "requests under way finish, the second ends the process.",
+    "[-m FILE] [OPTIONS]", opts, sizeof opts / sizeof *opts};
+
+/* The file's name without its folder and ending. */
+static void default_name(const struct api_model *m, char *out, size_t cap)
+{
+    const char *path = weights_path(m->weights), *slash = strrchr(path, '/');
+    snprintf(out, cap, "%s", slash ? slash + 1 : path);
+    size_t n = strlen(out);
+    if (n > 5 && strcmp(out + n - 5, ".gguf") == 0)
+        out[n - 5] = '\0';
+}
+
+static int serve(const struct api_model *m, const struct options *o, struct engine *engine)
+{
+    char name[256];
+    default_name(m, name, sizeof name);
+    struct server_config c = {.host = o->host,
+                              .port = (uint16_t)o->port,
+                              .engine = engine,
+                              .tok = m->tok,
+                              .chat = m->chat,
+                              .model = o->model_name ? o->model_name : name,
+                              .strict_model = o->strict_model};
+    struct server *s;
+    struct err e = {0};
+    if (server_start(&s, &c, &e) != ST_OK)
+        return cli_fail(&e);
+    if (m->chat_err.code != ST_OK)
+        fprintf(stderr, "ffwd: chat requests will be refused: %s\n", m->chat_err.text);
+    fprintf(stderr, "listening on %s\n", server_url(s));
+    cli_wait_signal();
+    fprintf(stderr, "stopping; requests under way have %u s\n", GRACE_S);
+    server_stop(s, GRACE_S);
+    return 0;
+}
+
+int verb_serve(int argc, char **argv)
+{
+    struct options o = {.port = 8080};
+    int status;
+    if (!opt_parse(&verb, argc, argv, &o, &status))
+        return status;
+    struct api_model m;
+    struct err e = {0};
+    struct engine *engine;
+    enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e);
+    if (st != ST_OK)
+        return cli_fail(&e);
+    cli_catch_signals();
+    struct engine_config c = {.model = m.model,
+                              .tok = m.tok,
+                              .pool = m.pool,
+                              .kv_format = o.kv ? KERN_KV_F32 : KERN_KV_F16,
+                              .context = o.ctx,
+                              .rows = o.rows};
+    st = engine_new(&engine, &c, &e);
+    if (st == ST_OK) {
+        status = serve(&m, &o, engine);
+        engine_free(engine);
+    } else {
+        status = cli_fail(&e);
+    }
+    api_close(&m);
+    return status;
+}
