@@ -13,6 +13,8 @@ LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
 
 BANNED = """strcpy strcat strncpy strncat sprintf vsprintf gets atoi atol atoll atof strtok alloca setlocale uselocale
 newlocale localeconv rand srand random drand48 system popen tmpnam mktemp ctime asctime localtime gmtime""".split()
+# Editing a line needs to know UTF-8 characters; the file's head says why this changes nothing else.
+ALLOWED = {("src/cli/line.c", "newlocale"), ("src/cli/line.c", "uselocale")}
 BANNED_RE = re.compile(r"(?<![\w.>])(" + "|".join(BANNED) + r")\s*\(")
 
 # Spelled in two halves so that this file passes its own check.
@@ -55,7 +57,7 @@ def check(root=source.ROOT, paths=None):
         if path.endswith((".c", ".h")):
             for n, line in enumerate(source.strip_c(text).split("\n"), 1):
                 m = BANNED_RE.search(line)
-                if m:
+                if m and (path, m.group(1)) not in ALLOWED:
                     problems.append(f"{path}:{n}: {m.group(1)}() is banned")
     return problems
 
