@@ -25,7 +25,9 @@ void reply_job_release(struct reply_job *job)
         else
             free(p->ids);
     }
-    job->prompts_n = 0;
+    job->prompts_n = job->stops_n = 0;
+    json_decref(job->root);
+    job->root = NULL;
 }
 
 static void release(struct http_call *call)
@@ -54,7 +56,8 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     r->call = call;
     r->ops = ops;
     r->job = *job;
-    job->prompts_n = 0;
+    job->prompts_n = job->stops_n = 0;
+    job->root = NULL;
     r->created = clock_unix();
     r->prompts_n = r->job.prompts_n;
     r->parts_n = r->job.prompts_n * r->job.n;
@@ -190,12 +193,25 @@ static bool fill(struct http_call *call, bool *end)
     }
 }
 
+static bool collection_failed(const struct reply *r)
+{
+    for (uint32_t i = 0; i < r->parts_n; i++) {
+        const struct reply_part *p = &r->parts[i];
+        bool failed = p->text.failed;
+        for (int l = 0; l < REPLY_LISTS; l++)
+            failed = failed || p->lists[l].failed;
+        if (failed)
+            return true;
+    }
+    return false;
+}
+
 static void send_whole(struct reply *r)
 {
     struct buf body;
     buf_init(&body, (size_t)LIMIT_REPLY + (1u << 20));
     r->ops->whole(r, &body);
-    if (body.failed) {
+    if (body.failed || collection_failed(r)) {
         struct err e;
         (void)err_set(&e, ST_TOO_LONG, "", "the reply is longer than %u bytes; it can only be streamed", LIMIT_REPLY);
         r->ops->refuse(r->call, &e, false);

@@ -11,6 +11,8 @@
 #ifndef SERVER_REPLY_H
 #define SERVER_REPLY_H
 
+#include <jansson.h>
+
 #include "server/private.h"
 
 struct reply_prompt {
@@ -19,8 +21,9 @@ struct reply_prompt {
     bool from_tok; /* given back with tok_ids_free(), otherwise free() */
 };
 
-/* A request, whatever its dialect. Stops point into the request's JSON, which outlives the call of reply_run(). */
+/* A request, whatever its dialect. Stops point into `root`. */
 struct reply_job {
+    json_t *root; /* the request itself; owned; NULL once it is not needed any more */
     struct reply_prompt prompts[LIMIT_PARTS];
     uint32_t prompts_n;
     uint32_t n; /* choices of each prompt; prompts_n * n <= LIMIT_PARTS */
@@ -68,7 +71,7 @@ struct reply {
     struct server *srv;
     struct http_call *call;
     const struct reply_ops *ops;
-    struct reply_job job; /* its prompts are gone once submitted */
+    struct reply_job job; /* its root and prompts are gone once submitted */
     int64_t created;
     struct buf head; /* the dialect's: what every chunk begins with */
     struct err err;  /* code != ST_OK: the request failed */
@@ -76,8 +79,8 @@ struct reply {
     struct reply_part parts[LIMIT_PARTS]; /* part = prompt * n + choice */
 };
 
-/* Replies to the call, in full or by starting a stream. Takes the job's prompts over (the job is left empty) and drops
- * the call's body once everything is submitted. */
+/* Replies to the call, in full or by starting a stream. Takes what the job owns (it is left empty), and drops that and the
+ * call's body once everything is submitted: a request that waits or runs holds no copy of what it came as. */
 void reply_run(struct http_call *call, struct reply_job *job, const struct reply_ops *ops);
 
 #endif

@@ -75,7 +75,8 @@ void jout_str(struct buf *b, const char *s, size_t n)
             buf_adds(b, "\xEF\xBF\xBD");
         from = ++i;
     }
-    buf_add(b, s + from, n - from);
+    if (n > from)
+        buf_add(b, s + from, n - from);
     buf_adds(b, "\"");
 }
 

@@ -1,0 +1,76 @@
+/*
+ * openai: the OpenAI API, as far as it is spoken here: /v1/chat/completions, /v1/completions, /v1/models.
+ *
+ * Policy for fields (law: fail closed). What the API defines is honoured or refused by name; `user`, `metadata`,
+ * `service_tier`, `prediction` and the like, which ask for nothing a client could notice, are accepted. Names the API
+ * does not define are ignored, except well-known extensions that ask for a constraint: those are refused, since ignoring
+ * them would look like success. Of the extensions top_k, min_p, repetition_penalty, ignore_eos and
+ * chat_template_kwargs are honoured.
+ *
+ * Parsing and writing are functions of their arguments alone, so that they are tested without a server.
+ */
+#ifndef SERVER_DIALECT_OPENAI_H
+#define SERVER_DIALECT_OPENAI_H
+
+#include <jansson.h>
+
+#include "server/reply.h"
+
+/* handlers */
+http_handler oai_chat, oai_completions, oai_models, oai_model;
+
+/* ---- errors ---- */
+
+/* The HTTP status of a code. */
+int oai_status(enum status code);
+
+/* {"error":{message, type, param, code}}; code NULL = derived from e. */
+void oai_error_body(struct buf *out, int status, const char *code, const struct err *e);
+
+/* Replies with an error; status 0 = oai_status(e->code). */
+void oai_refuse(struct http_call *call, int status, const char *code, const struct err *e);
+
+/* reply_ops.refuse and .broken of both dialect writers. */
+void oai_refuse_reply(struct http_call *call, const struct err *e, bool submitting);
+void oai_broken(struct reply *r, struct buf *out);
+
+/* ---- requests ---- */
+
+/* A body to be parsed with jin_parse(), an empty one, and one that names another model under strict_model are refused
+ * here. NULL: refused. */
+json_t *oai_body(struct http_call *call);
+
+/* What chat and completions have in common: sampling, limits, stops, n, stream. */
+MUST_CHECK enum status oai_parse_common(const json_t *root, struct reply_job *job, struct err *e);
+
+struct oai_chat_request {
+    bool hide_tools; /* tool_choice "none" */
+};
+
+/* Everything but messages and tools, which chat reads from the body itself. */
+MUST_CHECK enum status oai_parse_chat(const json_t *root, struct reply_job *job, struct oai_chat_request *out,
+                                      struct err *e);
+
+/* Everything but the prompt. */
+MUST_CHECK enum status oai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
+
+/* ---- replies ---- */
+
+extern const struct reply_ops oai_chat_ops, oai_completions_ops;
+
+/* "prompt_tokens": … with its braces. */
+void oai_usage(const struct reply *r, struct buf *out);
+
+/* {"id":…,"object":…,"created":…,"model":…, */
+void oai_head(const struct reply *r, const char *object, struct buf *out);
+
+/* "stop" or "length", in quotes. */
+void oai_finish(const struct reply_part *p, struct buf *out);
+
+/* Characters in s[n]. */
+uint32_t oai_chars(const char *s, size_t n);
+
+/* Whether an event stands for a token that logprobs are shown of: ids that only end the reply are not. */
+bool oai_has_logprob(const struct reply *r, const struct event *ev);
+
+#endif

@@ -1,0 +1,160 @@
+/* openai_chat_write: replies of /v1/chat/completions, streamed and whole. */
+#include <string.h>
+
+#include "server/dialect/openai.h"
+#include "server/http/json_out.h"
+
+/* ---- logprobs ---- */
+
+/* "token":…,"logprob":…,"bytes":[…] of one id. The bytes are exact; the text may be half a character. */
+static void write_token(const struct reply *r, tok_id id, float logprob, struct buf *out)
+{
+    size_t n;
+    const char *s = tok_bytes(r->srv->tok, id, &n);
+    buf_adds(out, "\"token\":");
+    jout_str(out, s, n);
+    buf_adds(out, ",\"logprob\":");
+    jout_fixed(out, logprob);
+    buf_adds(out, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++)
+        buf_addf(out, i ? ",%u" : "%u", (unsigned)(unsigned char)s[i]);
+    buf_adds(out, "]");
+}
+
+static void write_logprob(const struct reply *r, const struct event *ev, struct buf *out)
+{
+    buf_adds(out, "{");
+    write_token(r, ev->id, ev->logprob, out);
+    buf_adds(out, ",\"top_logprobs\":[");
+    for (uint32_t i = 0; i < ev->top_n; i++) {
+        buf_adds(out, i ? ",{" : "{");
+        write_token(r, ev->top[i].id, ev->top[i].logprob, out);
+        buf_adds(out, "}");
+    }
+    buf_adds(out, "]}");
+}
+
+/* ---- streamed ---- */
+
+/* Everything up to the delta. The head is made once: it is most of a chunk's bytes. */
+static void open_chunk(struct reply *r, const struct reply_part *p, struct buf *out)
+{
+    if (!r->head.len) {
+        buf_adds(&r->head, "data: ");
+        oai_head(r, "chat.completion.chunk", &r->head);
+        if (r->job.include_usage)
+            buf_adds(&r->head, "\"usage\":null,");
+        buf_adds(&r->head, "\"choices\":[{\"index\":");
+    }
+    buf_add(out, r->head.data, r->head.len);
+    jout_u64(out, p->index);
+    buf_adds(out, ",\"delta\":{");
+}
+
+static void begin(struct reply *r, struct reply_part *p, struct buf *out)
+{
+    if (p->begun)
+        return;
+    p->begun = true;
+    open_chunk(r, p, out);
+    buf_adds(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+}
+
+static void chunk(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
+{
+    bool logprob = oai_has_logprob(r, ev);
+    begin(r, p, out);
+    if (!ev->text_n && !logprob)
+        return;
+    open_chunk(r, p, out);
+    buf_adds(out, "\"content\":");
+    jout_str(out, ev->text, ev->text_n);
+    buf_adds(out, "},\"logprobs\":");
+    if (logprob) {
+        buf_adds(out, "{\"content\":[");
+        write_logprob(r, ev, out);
+        buf_adds(out, "],\"refusal\":null}");
+    } else {
+        buf_adds(out, "null");
+    }
+    buf_adds(out, ",\"finish_reason\":null}]}\n\n");
+}
+
+static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
+{
+    begin(r, p, out);
+    open_chunk(r, p, out);
+    buf_adds(out, "},\"logprobs\":null,\"finish_reason\":");
+    oai_finish(p, out);
+    buf_adds(out, "}]}\n\n");
+}
+
+static void end(struct reply *r, struct buf *out)
+{
+    if (r->job.include_usage) {
+        buf_adds(out, "data: ");
+        oai_head(r, "chat.completion.chunk", out);
+        buf_adds(out, "\"choices\":[],\"usage\":");
+        oai_usage(r, out);
+        buf_adds(out, "}\n\n");
+    }
+    buf_adds(out, "data: [DONE]\n\n");
+}
+
+/* ---- whole ---- */
+
+static void collect(struct reply *r, struct reply_part *p, const struct event *ev)
+{
+    struct buf *list = &p->lists[0];
+    buf_add(&p->text, ev->text, ev->text_n);
+    if (!oai_has_logprob(r, ev))
+        return;
+    if (list->len)
+        buf_adds(list, ",");
+    write_logprob(r, ev, list);
+}
+
+static void write_choice(const struct reply *r, const struct reply_part *p, struct buf *out)
+{
+    buf_adds(out, "{\"index\":");
+    jout_u64(out, p->index);
+    buf_adds(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    jout_str(out, p->text.data, p->text.len);
+    buf_adds(out, ",\"refusal\":null},\"logprobs\":");
+    if (r->job.logprobs) {
+        buf_adds(out, "{\"content\":[");
+        buf_add(out, p->lists[0].data, p->lists[0].len);
+        buf_adds(out, "],\"refusal\":null}");
+    } else {
+        buf_adds(out, "null");
+    }
+    buf_adds(out, ",\"finish_reason\":");
+    oai_finish(p, out);
+    buf_adds(out, "}");
+}
+
+static void whole(struct reply *r, struct buf *out)
+{
+    oai_head(r, "chat.completion", out);
+    buf_adds(out, "\"choices\":[");
+    for (uint32_t i = 0; i < r->parts_n; i++) {
+        if (i)
+            buf_adds(out, ",");
+        write_choice(r, &r->parts[i], out);
+    }
+    buf_adds(out, "],\"usage\":");
+    oai_usage(r, out);
+    buf_adds(out, "}");
+}
+
+const struct reply_ops oai_chat_ops = {
+    .id_prefix = "chatcmpl-",
+    .prompt_field = "messages",
+    .chunk = chunk,
+    .part_end = part_end,
+    .end = end,
+    .broken = oai_broken,
+    .collect = collect,
+    .whole = whole,
+    .refuse = oai_refuse_reply,
+};

@@ -1,0 +1,121 @@
+/*
+ * openai_completions: POST /v1/completions, the request.
+ *
+ * A prompt here is raw: whoever sends one means it literally, so control tokens written in it are parsed and BOS is
+ * added as the model's metadata says, as with `ffwd run --raw`. Text that is not trusted belongs into chat messages.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/dialect/openai.h"
+#include "server/dialect/openai_fields.h"
+#include "server/http/json_in.h"
+
+static const struct oai_refused refused[] = {
+    {"echo", NEUTRAL_FALSE},
+    {"suffix", NEUTRAL_EMPTY},
+    {"response_format", NEUTRAL_NULL},
+    {NULL, NEUTRAL_NULL},
+};
+
+enum status oai_parse_completions(const json_t *root, struct reply_job *job, struct err *e)
+{
+    int64_t logprobs = -1, best_of = 0;
+    TRY(oai_parse_common(root, job, e));
+    TRY(oai_refuse_fields(root, refused, e));
+    TRY(jin_int(root, "logprobs", 0, LIMIT_TOP_LOGPROBS, &logprobs, e));
+    TRY(jin_int(root, "best_of", 1, INT32_MAX, &best_of, e));
+    if (best_of && best_of != job->n)
+        return err_set(e, ST_UNSUPPORTED, "best_of", "best_of must equal n; this version does not choose among replies");
+    job->logprobs = (uint32_t)(logprobs + 1);
+    return ST_OK;
+}
+
+/* ---- the prompt ---- */
+
+static enum status check_room(const struct reply_job *job, struct err *e)
+{
+    if ((job->prompts_n + 1) * job->n > LIMIT_PARTS)
+        return err_set(e, ST_ARGUMENT, "prompt", "prompts times n must not exceed %u", LIMIT_PARTS);
+    return ST_OK;
+}
+
+static enum status add_text(const struct tok *tok, const json_t *v, struct reply_job *job, struct err *e)
+{
+    TRY(check_room(job, e));
+    struct reply_prompt *p = &job->prompts[job->prompts_n];
+    TRY(tok_encode(tok, json_string_value(v), json_string_length(v), TOK_TRUSTED | TOK_BOS, &p->ids, &p->n, e));
+    p->from_tok = true;
+    job->prompts_n++;
+    if (!p->n)
+        return err_set(e, ST_ARGUMENT, "prompt", "prompt is empty; at least one token was expected");
+    return ST_OK;
+}
+
+static enum status add_ids(const struct tok *tok, const json_t *v, struct reply_job *job, struct err *e)
+{
+    size_t n = json_array_size(v), vocab = tok_vocab(tok);
+    TRY(check_room(job, e));
+    struct reply_prompt *p = &job->prompts[job->prompts_n];
+    if (!n)
+        return err_set(e, ST_ARGUMENT, "prompt", "prompt is empty; at least one token was expected");
+    p->ids = malloc(n * sizeof *p->ids);
+    if (!p->ids)
+        return err_set(e, ST_NO_MEMORY, "prompt", "no memory for a prompt of %zu tokens", n);
+    p->n = n;
+    p->from_tok = false;
+    job->prompts_n++;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(v, i);
+        if (!json_is_integer(id))
+            return err_set(e, ST_ARGUMENT, "prompt", "prompt: token %zu must be an integer, not %s", i,
+                           jin_type_name(id));
+        if (json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= vocab)
+            return err_set(e, ST_ARGUMENT, "prompt", "prompt: token %zu is %lld, outside the vocabulary of %zu", i,
+                           (long long)json_integer_value(id), vocab);
+        p->ids[i] = (tok_id)json_integer_value(id);
+    }
+    return ST_OK;
+}
+
+static enum status parse_prompt(const struct tok *tok, const json_t *root, struct reply_job *job, struct err *e)
+{
+    static const char want[] = "a string, an array of strings, an array of token ids or an array of such arrays";
+    const json_t *v = jin_get(root, "prompt");
+    if (!v)
+        return err_set(e, ST_ARGUMENT, "prompt", "prompt is missing");
+    if (json_is_string(v))
+        return add_text(tok, v, job, e);
+    if (!json_is_array(v))
+        return jin_wrong_type(v, "prompt", want, e);
+    const json_t *first = json_array_get(v, 0);
+    if (!first || json_is_number(first))
+        return add_ids(tok, v, job, e);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *one = json_array_get(v, i);
+        if (json_typeof(one) != json_typeof(first) || !(json_is_string(one) || json_is_array(one)))
+            return err_set(e, ST_ARGUMENT, "prompt", "prompt must be %s", want);
+        TRY(json_is_string(one) ? add_text(tok, one, job, e) : add_ids(tok, one, job, e));
+    }
+    return ST_OK;
+}
+
+void oai_completions(struct http_call *call)
+{
+    const struct server *srv = call->app;
+    struct reply_job job;
+    struct err e;
+    reply_job_init(&job);
+    job.root = oai_body(call);
+    if (!job.root)
+        return;
+    enum status st = oai_parse_completions(job.root, &job, &e);
+    if (st == ST_OK)
+        st = parse_prompt(srv->tok, job.root, &job, &e);
+    if (st == ST_OK)
+        reply_run(call, &job, &oai_completions_ops);
+    else
+        oai_refuse(call, 0, NULL, &e);
+    reply_job_release(&job);
+}

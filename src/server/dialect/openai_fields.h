@@ -1,0 +1,20 @@
+/* openai_fields: refusing fields by a table. */
+#ifndef SERVER_DIALECT_OPENAI_FIELDS_H
+#define SERVER_DIALECT_OPENAI_FIELDS_H
+
+#include <jansson.h>
+
+#include "base/base.h"
+
+/* The value with which a field asks for nothing; null always does. */
+enum oai_neutral { NEUTRAL_NULL, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FALSE, NEUTRAL_EMPTY };
+
+struct oai_refused {
+    const char *name; /* NULL ends a table */
+    enum oai_neutral neutral;
+};
+
+/* ST_UNSUPPORTED naming the first field of the table that asks for something. */
+MUST_CHECK enum status oai_refuse_fields(const json_t *root, const struct oai_refused *list, struct err *e);
+
+#endif

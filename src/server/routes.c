@@ -1,0 +1,31 @@
+/* routes: every address of the server, and the handlers that belong to no dialect. */
+#include "server/dialect/openai.h"
+#include "server/http/json_out.h"
+#include "server/private.h"
+
+static void health(struct http_call *call)
+{
+    const struct server *srv = call->app;
+    uint32_t running = 0, waiting = 0;
+    struct buf body;
+    engine_load(srv->engine, &running, &waiting);
+    buf_init(&body, 4096);
+    buf_addf(&body, "{\"status\":\"ok\",\"running\":%u,\"waiting\":%u}", running, waiting);
+    http_reply(call, 200, &body, 0);
+    buf_release(&body);
+}
+
+const struct http_route server_routes[] = {
+    {"GET", "/health", health},
+    {"GET", "/v1/models", oai_models},
+    {"GET", "/v1/models/", oai_model},
+    {"POST", "/v1/chat/completions", oai_chat},
+    {"POST", "/v1/completions", oai_completions},
+    {NULL, NULL, NULL},
+};
+
+/* Addresses that no dialect owns get the shape most clients understand. */
+void server_refuse(struct http_call *call, int status, const struct err *e)
+{
+    oai_refuse(call, status, NULL, e);
+}

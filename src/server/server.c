@@ -1,0 +1,87 @@
+/* server: starting and stopping. See server.h. */
+#include "server/server.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "server/http/listen.h"
+#include "server/private.h"
+
+uint64_t server_random(unsigned bits)
+{
+    uint64_t v;
+    /* Cannot fail for so few bytes once the machine has booted. */
+    if (getrandom(&v, sizeof v, 0) != (ssize_t)sizeof v)
+        BUG("the system gives no random numbers");
+    return bits < 64 ? v >> (64 - bits) : v;
+}
+
+static enum status start_http(struct server *s, const struct server_config *cfg, const char *host, struct err *e)
+{
+    int fd;
+    TRY(listen_open(host, cfg->port, &fd, &s->port, e));
+    const struct http_config http = {
+        .listen_fd = fd,
+        .routes = server_routes,
+        .refuse = server_refuse,
+        .app = s,
+        .idle_s = cfg->idle_s ? cfg->idle_s : 30,
+        .head_s = cfg->request_s ? cfg->request_s : 60,
+        .body_s = cfg->request_s ? cfg->request_s : 120,
+    };
+    enum status st = http_new(&s->http, &http, e);
+    if (st != ST_OK)
+        close(fd);
+    return st;
+}
+
+enum status server_start(struct server **out, const struct server_config *cfg, struct err *e)
+{
+    const char *host = cfg->host && cfg->host[0] ? cfg->host : "127.0.0.1";
+    *out = NULL;
+    struct server *s = calloc(1, sizeof *s);
+    if (!s || !(s->model = strdup(cfg->model && cfg->model[0] ? cfg->model : "model"))) {
+        free(s);
+        return err_set(e, ST_NO_MEMORY, "", "no memory for the server");
+    }
+    s->engine = cfg->engine;
+    s->tok = cfg->tok;
+    s->chat = cfg->chat;
+    s->strict_model = cfg->strict_model;
+    s->started = clock_unix();
+    json_object_seed(0); /* otherwise done on first use, by two threads at once */
+    signal(SIGPIPE, SIG_IGN);
+    enum status st = start_http(s, cfg, host, e);
+    if (st != ST_OK) {
+        free(s->model);
+        free(s);
+        return st;
+    }
+    snprintf(s->url, sizeof s->url, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, s->port);
+    *out = s;
+    return ST_OK;
+}
+
+uint16_t server_port(const struct server *s)
+{
+    return s->port;
+}
+
+const char *server_url(const struct server *s)
+{
+    return s->url;
+}
+
+void server_stop(struct server *s, uint32_t grace_s)
+{
+    if (!s)
+        return;
+    http_free(s->http, grace_s);
+    free(s->model);
+    free(s);
+}
