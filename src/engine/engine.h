@@ -36,7 +36,11 @@ struct engine_config {
 };
 
 MUST_CHECK enum status engine_new(struct engine **out, const struct engine_config *cfg, struct err *e);
-void engine_free(struct engine *en); /* ends all requests with ST_CANCELLED, stops the thread */
+
+/* Takes no more requests (ST_BUSY), ends all with ST_CANCELLED and stops the thread. Events and results can still be
+ * taken, so clients see the end; engine_free() must wait until they are done. */
+void engine_stop(struct engine *en);
+void engine_free(struct engine *en); /* engine_stop(), then everything is released; NULL is fine */
 uint32_t engine_context(const struct engine *en);
 size_t engine_kv_bytes(const struct engine *en);
 
@@ -93,6 +97,7 @@ struct request_result {
     enum finish finish;
     struct err err;                     /* code ST_OK unless FINISH_ERROR or FINISH_CANCELLED */
     char stop[LIMIT_STOP_BYTES];        /* the stop string that ended it, NUL-terminated, or "" */
+    bool kv_exhausted;                  /* FINISH_LENGTH because memory for KV ran out, not because of a limit */
     struct request_usage usage;
 };
 

@@ -1,0 +1,232 @@
+/*
+ * The client's side of the engine: what connection threads call. Nothing here touches rows that run, KV or the model; it
+ * fills a slot, posts its id, and reads its ring.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/inside.h"
+
+uint32_t engine_context(const struct engine *en)
+{
+    return en->cfg.context;
+}
+
+size_t engine_kv_bytes(const struct engine *en)
+{
+    return kv_pool_bytes(en->kv);
+}
+
+uint32_t engine_kv_unused(const struct engine *en)
+{
+    return kv_pool_unused(en->kv, 0);
+}
+
+const char *finish_name(enum finish f)
+{
+    static const char *const names[] = {"none", "stop", "length", "error", "cancelled"};
+    return (unsigned)f < sizeof names / sizeof *names ? names[f] : "unknown";
+}
+
+void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
+{
+    *running = atomic_load_explicit(&en->running, memory_order_relaxed);
+    *waiting = atomic_load_explicit(&en->waiting, memory_order_relaxed);
+}
+
+/* --- submitting ------------------------------------------------------------------------------------------------------ */
+
+static enum status check_request(const struct engine *en, const struct request *rq, struct err *e)
+{
+    uint32_t context = en->cfg.context;
+    if (!rq->prompt || !rq->prompt_n)
+        return err_set(e, ST_ARGUMENT, "prompt", "the prompt is empty");
+    if (rq->prompt_n >= context)
+        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %u tokens, the context holds %u with the reply",
+                       rq->prompt_n, context);
+    for (uint32_t i = 0; i < rq->prompt_n; i++)
+        if ((uint32_t)rq->prompt[i] >= en->net.vocab)
+            return err_set(e, ST_ARGUMENT, "prompt", "prompt id %d is not in the vocabulary of %u", (int)rq->prompt[i],
+                           en->net.vocab);
+    if (rq->max_tokens > context - rq->prompt_n)
+        return err_set(e, ST_NEVER_FITS, "max_tokens",
+                       "the prompt has %u tokens and max_tokens is %u, the context holds %u together", rq->prompt_n,
+                       rq->max_tokens, context);
+    TRY(sample_check(&rq->sampling, e));
+    if (rq->logprobs > 21)
+        return err_set(e, ST_ARGUMENT, "logprobs", "at most 20 alternatives a token can be reported, not %u",
+                       rq->logprobs - 1);
+    if (rq->stops_n && !en->has_words)
+        return err_set(e, ST_ARGUMENT, "stop", "stop strings need a tokenizer, this engine has none");
+    return ST_OK;
+}
+
+/* Seconds until a place is likely to be free. */
+static enum status refuse_busy(const struct engine *en, struct err *e)
+{
+    uint64_t mean = atomic_load_explicit(&en->mean_ms, memory_order_relaxed);
+    uint64_t s = (mean + 999) / 1000;
+    enum status st = err_set(e, ST_BUSY, "", "%u requests run and %u wait, the queue is full", en->cfg.rows,
+                             en->cfg.queue);
+    if (e)
+        e->retry_after = s < 1 ? 1 : s > 60 ? 60 : (int)s;
+    return st;
+}
+
+/* Counts the request in, unless all places are taken or the engine stops. */
+static enum status take_place(struct engine *en, struct err *e)
+{
+    uint32_t live = atomic_load(&en->live);
+    do {
+        if (live >= en->cfg.rows + en->cfg.queue)
+            return refuse_busy(en, e);
+    } while (!atomic_compare_exchange_weak(&en->live, &live, live + 1));
+    if (!atomic_load(&en->stopping))
+        return ST_OK;
+    atomic_fetch_sub(&en->live, 1);
+    enum status st = err_set(e, ST_BUSY, "", "the engine is shutting down");
+    if (e)
+        e->retry_after = 5;
+    return st;
+}
+
+static enum status fill_row(struct engine *en, struct row *r, const struct request *rq, struct err *e)
+{
+    arena_clear(&r->arena);
+    TRY(stop_init(&r->stops, &r->arena, rq->stops, rq->stops_n, e));
+    if (r->stream && r->stream_special != rq->keep_special) {
+        en->words.close(r->stream);
+        r->stream = NULL;
+    }
+    if (r->stream)
+        en->words.clear(r->stream);
+    else if (en->has_words)
+        TRY(en->words.open(en->words.ctx, rq->keep_special, &r->stream, e));
+    r->stream_special = rq->keep_special;
+    memcpy(r->ids, rq->prompt, rq->prompt_n * sizeof *r->ids);
+    r->prompt_n = rq->prompt_n;
+    r->max_tokens = rq->max_tokens ? rq->max_tokens : en->cfg.context - rq->prompt_n;
+    r->sampling = rq->sampling;
+    r->ignore_eos = rq->ignore_eos;
+    r->logprobs = rq->logprobs;
+    r->submitted = clock_seconds();
+    return ST_OK;
+}
+
+enum status engine_submit(struct engine *en, const struct request *rq, request_id *id, struct err *e)
+{
+    *id = 0;
+    TRY(check_request(en, rq, e));
+    TRY(take_place(en, e));
+    struct err why = {.code = ST_OK};
+    struct slot *s = slot_claim(&en->slots, &why);
+    enum status st = s ? fill_row(en, &s->row, rq, &why) : why.code;
+    if (!s || st) {
+        if (s)
+            slot_drop(s, SLOT_CLIENT | SLOT_ENGINE);
+        atomic_fetch_sub(&en->live, 1);
+        if (!st) /* every slot is held by a client that has not closed an ended request */
+            return refuse_busy(en, e);
+        if (e)
+            *e = why;
+        return st;
+    }
+    *id = slot_id(&en->slots, s);
+    queue_push(&en->queue, (struct command){COMMAND_SUBMIT, *id});
+    engine_ring(en);
+    return ST_OK;
+}
+
+/* --- reading --------------------------------------------------------------------------------------------------------- */
+
+static void reset_fd(struct slot *s)
+{
+    uint64_t count;
+    while (read(atomic_load(&s->fd), &count, sizeof count) < 0 && errno == EINTR)
+        ;
+}
+
+size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    if (!s || !n)
+        return 0;
+    size_t got = 0;
+    while (got < n && slot_pop(s, &out[got]))
+        got++;
+    if (!got) {
+        /* An event that came before this read is found by the look after it; one that comes later rings again. */
+        reset_fd(s);
+        while (got < n && slot_pop(s, &out[got]))
+            got++;
+    }
+    if (got && slot_room(s) >= RING_ROOM && atomic_exchange(&s->paused, false))
+        engine_ring(en);
+    return got;
+}
+
+bool engine_wait(struct engine *en, request_id id, int timeout_ms)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    uint64_t until = clock_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000u : 0);
+    while (s) {
+        if (slot_has_event(s))
+            return true;
+        if (atomic_load(&s->end_taken))
+            return false; /* nothing will come */
+        int left = timeout_ms;
+        if (timeout_ms > 0) {
+            uint64_t now = clock_ns();
+            left = now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
+        }
+        struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
+        int rc = poll(&p, 1, left);
+        if (rc > 0)
+            reset_fd(s); /* then look again: it may have been left from an event that was taken already */
+        else if (rc == 0)
+            return slot_has_event(s);
+    }
+    return false;
+}
+
+int engine_fd(struct engine *en, request_id id)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    return s ? atomic_load(&s->fd) : -1;
+}
+
+void engine_result(struct engine *en, request_id id, struct request_result *out)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    *out = (struct request_result){0};
+    if (s && atomic_load(&s->ended))
+        *out = s->result;
+}
+
+/* --- ending ---------------------------------------------------------------------------------------------------------- */
+
+static void cancel(struct engine *en, struct slot *s, request_id id)
+{
+    if (atomic_load(&s->ended) || atomic_exchange(&s->cancelled, true))
+        return;
+    queue_push(&en->queue, (struct command){COMMAND_CANCEL, id});
+    engine_ring(en);
+}
+
+void engine_cancel(struct engine *en, request_id id)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    if (s)
+        cancel(en, s, id);
+}
+
+void engine_close(struct engine *en, request_id id)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    if (!s)
+        return;
+    cancel(en, s, id);
+    slot_drop(s, SLOT_CLIENT);
+}

@@ -1,0 +1,214 @@
+/*
+ * engine: its life and its thread. The loop is: commands in, rows admitted, one step, news out; sleep when there is
+ * nothing to do. Everything a client calls is in client.c.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "engine/inside.h"
+
+/* --- the thread ------------------------------------------------------------------------------------------------------ */
+
+void engine_news(struct engine *en, const struct slot *s)
+{
+    notify_mark(&en->notify, (uint32_t)(s - en->slots.at));
+}
+
+void engine_ring(struct engine *en)
+{
+    uint64_t one = 1;
+    if (!atomic_exchange(&en->asleep, false))
+        return;
+    while (write(en->bell, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+static void end_cancelled(struct engine *en, struct row *r, const char *why)
+{
+    struct err e;
+    err_set(&e, ST_CANCELLED, "", "%s", why);
+    row_end(en, r, FINISH_CANCELLED, &e, NULL);
+}
+
+static void obey(struct engine *en)
+{
+    struct command c;
+    while (queue_pop(&en->queue, &c)) {
+        struct slot *s = slot_find(&en->slots, c.id, SLOT_ENGINE);
+        if (c.kind == COMMAND_SUBMIT)
+            row_begin(en, s);
+        /* A cancel may come after the end, even when the slot has been taken again but not yet submitted: ROW_OUT. */
+        else if (s && s->row.state != ROW_OUT)
+            end_cancelled(en, &s->row, "the request was cancelled");
+    }
+}
+
+/* True when a row that waited for its reader can go on: readers clear `paused` when they made room. */
+static bool reader_came_back(const struct engine *en)
+{
+    for (uint32_t i = 0; i < en->rows.n; i++)
+        if (!atomic_load(&en->rows.at[i]->slot->paused))
+            return true;
+    return false;
+}
+
+/* `asleep` is set before looking once more for work, and clients look at it after they left some: one of the two sees
+ * the other. */
+static void sleep_until_rung(struct engine *en)
+{
+    atomic_store(&en->asleep, true);
+    if (!queue_ready(&en->queue) && !atomic_load(&en->stopping) && !reader_came_back(en)) {
+        struct pollfd p = {.fd = en->bell, .events = POLLIN};
+        poll(&p, 1, en->rows.n + en->line.n ? (int)(ENGINE_STALL_LOOK_S * 1000) : -1);
+    }
+    atomic_store(&en->asleep, false);
+    uint64_t count;
+    while (read(en->bell, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+}
+
+/* Requests whose submission began before `stopping` was seen are still on their way: `live` counts them. */
+static void end_all(struct engine *en)
+{
+    while (atomic_load(&en->live)) {
+        obey(en);
+        while (en->rows.n)
+            end_cancelled(en, en->rows.at[0], "the engine is shutting down");
+        while (en->line.n)
+            end_cancelled(en, en->line.at[0], "the engine is shutting down");
+        sched_yield();
+    }
+    notify_flush(&en->notify);
+}
+
+static void *engine_main(void *arg)
+{
+    struct engine *en = arg;
+    pool_set_fp_mode();
+    while (!atomic_load(&en->stopping)) {
+        en->now = clock_seconds();
+        obey(en);
+        row_check_stalls(en);
+        row_admit(en);
+        bool worked = step_run(en);
+        notify_flush(&en->notify);
+        if (!worked)
+            sleep_until_rung(en);
+    }
+    end_all(en);
+    return NULL;
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------ */
+
+static enum status make_rows(struct engine *en, struct err *e)
+{
+    uint32_t rows = en->cfg.rows;
+    en->seqs = calloc(rows, sizeof *en->seqs);
+    en->idle_seqs = calloc(rows, sizeof(struct kv_seq *));
+    en->rows.at = calloc(rows, sizeof(struct row *));
+    en->line.at = calloc(en->slots.n, sizeof(struct row *));
+    en->samplers = calloc((size_t)pool_size(en->cfg.pool), sizeof *en->samplers);
+    if (!en->seqs || !en->idle_seqs || !en->rows.at || !en->line.at || !en->samplers)
+        return err_set(e, ST_NO_MEMORY, "rows", "no memory for %u rows", rows);
+    for (uint32_t i = 0; i < rows; i++) {
+        TRY(kv_seq_init(&en->seqs[i], en->kv, e));
+        en->idle_seqs[en->idle_n++] = &en->seqs[rows - 1 - i];
+    }
+    for (int i = 0; i < pool_size(en->cfg.pool); i++)
+        TRY(sampler_new(&en->samplers[i], en->net.vocab, en->net.ops, e));
+    en->logits = mem_map(engine_logits_bytes(en));
+    en->ids = mem_map(engine_ids_bytes(en));
+    if (!en->logits || !en->ids)
+        return err_set(e, ST_NO_MEMORY, "rows", "no memory for the ids and logits of %u rows", rows);
+    for (uint32_t i = 0; i < en->slots.n; i++)
+        en->slots.at[i].row.ids = en->ids + (size_t)i * en->cfg.context;
+    return ST_OK;
+}
+
+static enum status start(struct engine *en, const struct engine_config *cfg, struct err *e)
+{
+    struct kv_config kv;
+    TRY(engine_plan_memory(en, cfg, &kv, e));
+    TRY(slot_table_init(&en->slots, en->cfg.rows + en->cfg.queue + ENGINE_SPARE_SLOTS, e));
+    /* A slot may have a submit, its cancel, and the late cancel of the request before under way. */
+    TRY(queue_init(&en->queue, 4 * en->slots.n, e));
+    TRY(kv_pool_new(&en->kv, &kv, e));
+    TRY(make_rows(en, e));
+    TRY(en->net.prepare(en->net.ctx, en->cfg.pool, en->step_tokens, en->cfg.context, e));
+    en->bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (en->bell < 0)
+        return err_errno(e, ST_IO, "", "cannot make a descriptor for the engine");
+    TRY(notify_init(&en->notify, &en->slots, e));
+    int rc = notify_thread(&en->thread, engine_main, en);
+    if (rc) {
+        errno = rc;
+        return err_errno(e, ST_NO_MEMORY, "", "cannot start the engine's thread");
+    }
+    en->started = true;
+    return ST_OK;
+}
+
+enum status engine_new_net(struct engine **out, const struct engine_config *cfg, const struct engine_net *net,
+                           const struct engine_words *words, const struct engine_tuning *tuning, struct err *e)
+{
+    *out = NULL;
+    struct engine *en = calloc(1, sizeof *en);
+    if (!en) {
+        net->release(net->ctx);
+        return err_set(e, ST_NO_MEMORY, "", "no memory for an engine");
+    }
+    en->net = *net;
+    en->has_words = words != NULL;
+    if (words)
+        en->words = *words;
+    en->stall_s = (double)(tuning && tuning->stall_ms ? tuning->stall_ms : ENGINE_STALL_MS) / 1000;
+    en->bell = en->notify.bell = -1;
+    enum status st = start(en, cfg, e);
+    if (st) {
+        engine_free(en);
+        return st;
+    }
+    *out = en;
+    return ST_OK;
+}
+
+void engine_stop(struct engine *en)
+{
+    atomic_store(&en->stopping, true);
+    if (!en->started)
+        return;
+    engine_ring(en);
+    pthread_join(en->thread, NULL);
+    en->started = false;
+}
+
+void engine_free(struct engine *en)
+{
+    if (!en)
+        return;
+    engine_stop(en);
+    notify_release(&en->notify);
+    for (uint32_t i = 0; en->seqs && i < en->cfg.rows; i++)
+        kv_seq_release(&en->seqs[i]);
+    for (int i = 0; en->samplers && i < pool_size(en->cfg.pool); i++)
+        sampler_free(en->samplers[i]);
+    mem_unmap(en->logits, engine_logits_bytes(en));
+    mem_unmap(en->ids, engine_ids_bytes(en));
+    slot_table_release(&en->slots, &en->words);
+    kv_pool_free(en->kv);
+    queue_release(&en->queue);
+    en->net.release(en->net.ctx);
+    if (en->bell >= 0)
+        close(en->bell);
+    free(en->seqs);
+    free(en->idle_seqs);
+    free(en->rows.at);
+    free(en->line.at);
+    free(en->samplers);
+    free(en);
+}

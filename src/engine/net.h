@@ -1,0 +1,52 @@
+/*
+ * net: what the engine needs of a network and of a tokenizer, as structs of functions.
+ *
+ * engine_new() fills them from model/ and text/ (net_model.c). Tests fill them with a small deterministic network, so
+ * that scheduling can be driven through thousands of cases without weights.
+ */
+#ifndef ENGINE_NET_H
+#define ENGINE_NET_H
+
+#include "engine/engine.h"
+
+struct engine_net {
+    void *ctx;
+    uint32_t vocab, context; /* ids; positions the network was made for */
+    uint32_t kv_groups;
+    struct kv_shape kv_group[KV_GROUPS];
+    const struct kern_ops *ops; /* for sampling */
+
+    /* Scratch for steps of up to `tokens` ids; called once, before the others. */
+    enum status (*prepare)(void *ctx, struct pool *pool, uint32_t tokens, uint32_t context, struct err *e);
+    void (*forward)(void *ctx, const struct model_span *spans, uint32_t n); /* as model_forward() */
+    void (*head)(void *ctx, const uint32_t *at, uint32_t n, float *out);    /* as model_head() */
+    void (*release)(void *ctx);
+};
+
+/* A stream of text as in text.h. `open` may be called from any thread, a stream belongs to whoever owns its request. */
+struct engine_words {
+    const void *ctx;
+    enum status (*open)(const void *ctx, bool special, void **stream, struct err *e);
+    void (*close)(void *stream);
+    void (*clear)(void *stream);
+    size_t (*put)(void *stream, tok_id id, char *out, size_t cap);
+    size_t (*more)(void *stream, char *out, size_t cap);
+    size_t (*flush)(void *stream, char *out, size_t cap);
+    bool (*ends)(const void *ctx, tok_id id);
+};
+
+/* What only tests change. */
+struct engine_tuning {
+    uint32_t stall_ms; /* how long a full ring may stay unread; 0 = ENGINE_STALL_MS */
+};
+
+/* As engine_new(), but cfg->model and cfg->tok are not looked at. `words` NULL = ids only. The engine owns net->ctx from
+ * the call on, also when it fails. */
+MUST_CHECK enum status engine_new_net(struct engine **out, const struct engine_config *cfg, const struct engine_net *net,
+                                      const struct engine_words *words, const struct engine_tuning *tuning,
+                                      struct err *e);
+
+/* Free KV blocks of group 0, to be looked at while the engine idles. */
+uint32_t engine_kv_unused(const struct engine *en);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * notify: the thread that wakes connections.
+ *
+ * The engine marks slots that have news and, once a step, wakes this thread, which writes the marked slots' eventfds. So
+ * the engine pays one system call a step, however many streams there are.
+ */
+#ifndef ENGINE_NOTIFY_H
+#define ENGINE_NOTIFY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "engine/slots.h"
+
+struct notify {
+    struct slot_table *slots;
+    _Atomic uint64_t *news; /* a bit a slot */
+    uint32_t words;
+    bool marked;            /* since the last notify_flush(); the engine thread's */
+    int bell;               /* eventfd: wakes the thread */
+    _Atomic bool stop;
+    pthread_t thread;
+    bool started;
+};
+
+MUST_CHECK enum status notify_init(struct notify *n, struct slot_table *slots, struct err *e);
+void notify_release(struct notify *n); /* safe on a zeroed struct whose bell is -1 */
+void notify_mark(struct notify *n, uint32_t slot);
+void notify_flush(struct notify *n);
+
+/* pthread_create() for a thread that takes no signals. */
+int notify_thread(pthread_t *t, void *(*main)(void *), void *arg);
+
+#endif

@@ -1,0 +1,235 @@
+/* row: see row.h. From the waiting line to the end. */
+#include <string.h>
+
+#include "engine/inside.h"
+
+/* --- lists ----------------------------------------------------------------------------------------------------------- */
+
+void row_list_add(struct row_list *l, struct row *r)
+{
+    uint32_t i = l->n++;
+    for (; i && l->at[i - 1]->arrival > r->arrival; i--)
+        l->at[i] = l->at[i - 1];
+    l->at[i] = r;
+}
+
+void row_list_remove(struct row_list *l, struct row *r)
+{
+    uint32_t i = 0;
+    while (i < l->n && l->at[i] != r)
+        i++;
+    if (i == l->n)
+        return;
+    l->n--;
+    memmove(&l->at[i], &l->at[i + 1], (l->n - i) * sizeof *l->at);
+}
+
+static void count_rows(struct engine *en)
+{
+    atomic_store_explicit(&en->running, en->rows.n, memory_order_relaxed);
+    atomic_store_explicit(&en->waiting, en->line.n, memory_order_relaxed);
+}
+
+/* --- waiting and running --------------------------------------------------------------------------------------------- */
+
+void row_begin(struct engine *en, struct slot *s)
+{
+    struct row *r = &s->row;
+    r->state = ROW_WAITING;
+    r->slot = s;
+    r->seq = NULL;
+    r->arrival = en->arrivals++;
+    r->n = r->prompt_n;
+    r->admitted = r->first = r->stalled = 0;
+    r->steps = r->heads = r->take = 0;
+    r->wants_head = false;
+    row_list_add(&en->line, r);
+    count_rows(en);
+}
+
+/*
+ * A row starts when the blocks of what it has to feed, and one more to go on with, are free, not counting those that
+ * running rows will still need for what they have to feed. (Sliding groups are sized so that they never run out first.)
+ * A row that would be alone always starts: a sequence of the whole context fits the pool.
+ */
+static bool fits(const struct engine *en, const struct row *r)
+{
+    if (!en->rows.n)
+        return true;
+    uint64_t need = (uint64_t)kv_blocks(r->n) + 1;
+    for (uint32_t i = 0; i < en->rows.n; i++) {
+        const struct row *o = en->rows.at[i];
+        uint32_t all = kv_blocks(o->n), has = o->seq->room / KV_BLOCK;
+        need += all > has ? all - has : 0;
+    }
+    for (uint32_t g = 0; g < en->net.kv_groups; g++)
+        if (!en->net.kv_group[g].window && need > kv_pool_unused(en->kv, g))
+            return false;
+    return true;
+}
+
+void row_admit(struct engine *en)
+{
+    for (uint32_t i = 0; i < en->line.n && en->idle_n;) {
+        struct row *r = en->line.at[i];
+        if (!row_can_publish(r, en->now)) { /* put back while its reader slept: do not hold up the others */
+            i++;
+            continue;
+        }
+        if (!fits(en, r))
+            break;
+        row_list_remove(&en->line, r);
+        r->seq = en->idle_seqs[--en->idle_n];
+        r->state = ROW_RUNNING;
+        if (!r->admitted)
+            r->admitted = en->now;
+        row_list_add(&en->rows, r);
+    }
+    count_rows(en);
+}
+
+static void give_back_seq(struct engine *en, struct row *r)
+{
+    if (!r->seq)
+        return;
+    kv_seq_clear(r->seq);
+    en->idle_seqs[en->idle_n++] = r->seq;
+    r->seq = NULL;
+}
+
+void row_put_back(struct engine *en, struct row *r)
+{
+    give_back_seq(en, r);
+    r->state = ROW_WAITING;
+    r->take = 0;
+    row_list_remove(&en->rows, r);
+    row_list_add(&en->line, r);
+    count_rows(en);
+    log_line(LOG_DEBUG, "engine: out of KV blocks, a request of %u tokens waits again", r->n);
+}
+
+struct row *row_victim(struct engine *en)
+{
+    for (uint32_t i = en->rows.n; i-- > 0;)
+        if (en->rows.at[i]->stalled > 0)
+            return en->rows.at[i];
+    return en->rows.n ? en->rows.at[en->rows.n - 1] : NULL;
+}
+
+/* --- readers --------------------------------------------------------------------------------------------------------- */
+
+bool row_can_publish(struct row *r, double now)
+{
+    struct slot *s = r->slot;
+    if (slot_room(s) < RING_ROOM) {
+        /* Announce first, look again after: a reader that made room before it saw the flag is not missed. */
+        atomic_store(&s->paused, true);
+        if (slot_room(s) < RING_ROOM) {
+            uint32_t tail = atomic_load(&s->tail);
+            if (r->stalled <= 0 || r->stalled_tail != tail) {
+                r->stalled = now;
+                r->stalled_tail = tail;
+            }
+            return false;
+        }
+        atomic_store(&s->paused, false);
+    }
+    r->stalled = 0;
+    return true;
+}
+
+static void check_list(struct engine *en, struct row_list *l)
+{
+    for (uint32_t i = l->n; i-- > 0;) {
+        struct row *r = l->at[i];
+        if (r->stalled <= 0 || row_can_publish(r, en->now) || en->now - r->stalled < en->stall_s)
+            continue;
+        struct err e;
+        err_set(&e, ST_CANCELLED, "", "the reply was not read for %.0f seconds", en->stall_s);
+        row_end(en, r, FINISH_CANCELLED, &e, NULL);
+    }
+}
+
+void row_check_stalls(struct engine *en)
+{
+    if (en->now < en->next_stall_look)
+        return;
+    en->next_stall_look = en->now + ENGINE_STALL_LOOK_S;
+    check_list(en, &en->rows);
+    check_list(en, &en->line);
+}
+
+/* --- the end --------------------------------------------------------------------------------------------------------- */
+
+/* What was held back comes out with the end, and an unfinished character as U+FFFD; but nothing after a stop string, and
+ * nothing when the client wants no more. */
+static void last_text(struct engine *en, struct row *r, enum finish finish, const struct stop_rule *stop,
+                      struct event *ev)
+{
+    if (!en->has_words || stop || finish == FINISH_CANCELLED)
+        return;
+    char tail[64];
+    memcpy(ev->text, r->stops.text, r->stops.text_n); /* less than a stop string, so it fits */
+    ev->text_n = r->stops.text_n;
+    for (size_t n; (n = en->words.flush(r->stream, tail, sizeof tail)) > 0;) {
+        if (n > LIMIT_EVENT_BYTES - ev->text_n)
+            break;
+        memcpy(ev->text + ev->text_n, tail, n);
+        ev->text_n += (uint32_t)n;
+    }
+}
+
+static void fill_result(const struct row *r, enum finish finish, const struct err *err, const struct stop_rule *stop,
+                        struct request_result *res)
+{
+    double now = clock_seconds(), admitted = r->admitted > 0 ? r->admitted : now, first = r->first > 0 ? r->first : now;
+    res->finish = finish;
+    if (err)
+        res->err = *err;
+    if (stop)
+        memcpy(res->stop, stop->s, stop->n); /* shorter than the array, which is zeroed */
+    res->usage = (struct request_usage){
+        .prompt_tokens = r->prompt_n,
+        .completion_tokens = r->n - r->prompt_n,
+        .steps = r->steps,
+        .head_positions = r->heads,
+        .queue_s = admitted - r->submitted,
+        .prefill_s = first - admitted,
+        .decode_s = now - first,
+    };
+    res->kv_exhausted = finish == FINISH_LENGTH && r->n - r->prompt_n < r->max_tokens;
+}
+
+static void learn_duration(struct engine *en, const struct row *r)
+{
+    double ms = (clock_seconds() - (r->admitted > 0 ? r->admitted : r->submitted)) * 1000;
+    uint32_t mean = atomic_load_explicit(&en->mean_ms, memory_order_relaxed);
+    uint32_t now = ms < 1 ? 1 : ms > 3.6e6 ? 3600000 : (uint32_t)ms;
+    atomic_store_explicit(&en->mean_ms, mean ? mean - mean / 8 + now / 8 : now, memory_order_relaxed);
+}
+
+void row_end(struct engine *en, struct row *r, enum finish finish, const struct err *err, const struct stop_rule *stop)
+{
+    struct slot *s = r->slot;
+    struct event *ev = slot_next(s);
+    ev->kind = EVENT_END;
+    ev->id = -1;
+    ev->text_n = ev->top_n = 0;
+    ev->logprob = 0;
+    last_text(en, r, finish, stop, ev);
+    fill_result(r, finish, err, stop, &s->result);
+    learn_duration(en, r);
+    give_back_seq(en, r);
+    row_list_remove(r->state == ROW_RUNNING ? &en->rows : &en->line, r);
+    r->state = ROW_OUT;
+    r->take = 0;
+    if (r->n > ROW_KEEP_IDS)
+        mem_forget(r->ids, r->n * sizeof *r->ids);
+    count_rows(en);
+    atomic_fetch_sub(&en->live, 1);
+    /* From here on the client may see the end, and once the slot is dropped it may be someone else's. */
+    atomic_store(&s->ended, true);
+    slot_publish(s);
+    engine_news(en, s);
+    slot_drop(s, SLOT_ENGINE);
+}

@@ -1,0 +1,88 @@
+/*
+ * row: one request on the engine's side.
+ *
+ * ids[0, n) is the prompt and everything chosen so far; the sequence holds KV for ids[0, seq->len). Whatever lies
+ * between is what the row feeds next: the rest of the prompt, or the one pending token, or (after its blocks were taken
+ * away) all of it again. So there is one rule for every kind of row: feed from seq->len on; when the end is reached, the
+ * last position gets a head. An id enters ids[] only by being chosen, and the last one of a finished request is never
+ * fed.
+ */
+#ifndef ENGINE_ROW_H
+#define ENGINE_ROW_H
+
+#include "engine/engine.h"
+#include "engine/net.h"
+#include "engine/stops.h"
+
+#define ROW_ARENA (64u << 10) /* bytes of one request's arena */
+#define ROW_KEEP_IDS 65536u   /* ids of an ended request beyond this give their pages back */
+
+enum row_state { ROW_OUT, ROW_WAITING, ROW_RUNNING };
+
+struct slot;
+
+struct row {
+    /* filled by engine_submit() */
+    tok_id *ids;            /* [context]; the slot's share of the engine's region */
+    uint32_t prompt_n, max_tokens;
+    struct sample_params sampling;
+    bool ignore_eos, stream_special;
+    uint32_t logprobs;      /* as in struct request */
+    struct stop_set stops;
+    struct arena arena;     /* the stop strings */
+    void *stream;           /* words; kept by the slot from request to request */
+    double submitted;       /* clock_seconds() */
+
+    /* the engine's */
+    enum row_state state;
+    struct slot *slot;
+    struct kv_seq *seq;     /* while running */
+    uint64_t arrival;       /* order of submission */
+    uint32_t n;             /* ids so far */
+    double admitted, first; /* first admission, first chosen token; 0 = not yet */
+    double stalled;         /* since when the ring has been full; 0 = it is not */
+    uint32_t stalled_tail;  /* how much had been read then */
+    uint32_t steps, heads;
+
+    /* this step's */
+    uint32_t take;          /* ids it feeds */
+    bool wants_head;
+    enum status status;     /* of the choice below */
+    struct err err;
+    tok_id chosen;
+    float logprob;
+    struct sample_logprob top[20];
+};
+
+/* Rows in order of arrival. */
+struct row_list {
+    struct row **at; /* [capacity], owned by the engine */
+    uint32_t n;
+};
+
+void row_list_add(struct row_list *l, struct row *r);
+void row_list_remove(struct row_list *l, struct row *r); /* nothing when it is not there */
+
+/* A submitted request enters the waiting line. */
+void row_begin(struct engine *en, struct slot *s);
+
+/* Lets waiting rows start while there are sequences and blocks for them. */
+void row_admit(struct engine *en);
+
+/* Takes the blocks of a running row away; it waits and will feed everything again. */
+void row_put_back(struct engine *en, struct row *r);
+
+/* The row whose blocks go first when they run out: one that cannot run anyway, otherwise the youngest. */
+struct row *row_victim(struct engine *en);
+
+/* True when the ring takes whatever a step may publish; otherwise the reader will wake the engine. */
+bool row_can_publish(struct row *r, double now);
+
+/* Ends rows whose reader has not read for too long. */
+void row_check_stalls(struct engine *en);
+
+/* The one end of every request: the last event, the result, and everything given back. `err` may be NULL, `stop` is the
+ * stop string that ended it or NULL. */
+void row_end(struct engine *en, struct row *r, enum finish finish, const struct err *err, const struct stop_rule *stop);
+
+#endif
