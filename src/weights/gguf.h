@@ -46,6 +46,7 @@ struct gguf_value {
     uint32_t elem;     /* of arrays: type of the elements */
     uint64_t count;    /* of arrays: elements; of strings: bytes; otherwise 1 */
     const uint8_t *at; /* the scalar, the first byte of the string, or the first element */
+    const uint8_t *end; /* first byte after it */
 };
 
 struct gguf_meta {

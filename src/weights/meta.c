@@ -149,8 +149,12 @@ bool weights_strings(const struct weights *w, const char *key, struct weights_st
         return false;
     const uint8_t *p = v->at;
     for (uint64_t i = 0; i < v->count; i++) {
-        uint64_t len;
+        uint64_t len; /* these bytes are read a second time: a file written to meanwhile must not lead us out of it */
+        if ((size_t)(v->end - p) < sizeof len)
+            return false;
         memcpy(&len, p, sizeof len);
+        if (len > (size_t)(v->end - p) - sizeof len)
+            return false;
         out[i] = (struct weights_str){(const char *)p + sizeof len, (size_t)len};
         p += sizeof len + len;
     }

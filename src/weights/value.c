@@ -108,7 +108,7 @@ static const char *take_array(struct gguf_reader *r, unsigned depth, struct gguf
     return why;
 }
 
-const char *gguf_take_value(struct gguf_reader *r, uint32_t type, struct gguf_value *out)
+static const char *take_value(struct gguf_reader *r, uint32_t type, struct gguf_value *out)
 {
     *out = (struct gguf_value){.type = type, .count = 1};
     if (type >= GGUF_TYPES)
@@ -125,6 +125,13 @@ const char *gguf_take_value(struct gguf_reader *r, uint32_t type, struct gguf_va
     if (!gguf_take(r, gguf_type_size(type), &out->at))
         return BEYOND;
     return type == GGUF_BOOL ? check_bools(out->at, 1) : NULL;
+}
+
+const char *gguf_take_value(struct gguf_reader *r, uint32_t type, struct gguf_value *out)
+{
+    const char *why = take_value(r, type, out);
+    out->end = r->base + r->at;
+    return why;
 }
 
 size_t gguf_utf8(const uint8_t *p, size_t n)

@@ -58,7 +58,8 @@ struct weights_str {
 };
 
 /* Each returns false, and leaves *out alone, when the key is absent, has another kind of type, or a value that does not
- * fit. Integers convert from any width and sign; floats from f32 and f64; bools only from bool. */
+ * fit. Integers convert from any width and sign; floats from f32 and f64 (any value: infinities and NaN are for the
+ * caller to refuse); bools only from bool. */
 bool weights_u64(const struct weights *w, const char *key, uint64_t *out);
 bool weights_u32(const struct weights *w, const char *key, uint32_t *out);
 bool weights_f32(const struct weights *w, const char *key, float *out);
