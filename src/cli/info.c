@@ -76,7 +76,7 @@ static void add_meta(void *ctx, const char *key, const char *value)
     json_object_set_new(ctx, key, text_or_null(value));
 }
 
-/* --- plain output: the same object as lines ---------------------------------------------------------------------------- */
+/* --- plain output: the same object as lines ------------------------------------------------------------------------- */
 
 static void print_object(const json_t *object, const char *indent)
 {

@@ -1,0 +1,377 @@
+"""Statuses, sentences and shapes: the contracts that scripts rely on."""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+from kit import FFWD, GEMMA, SMOLLM2, any_model, ffwd, need, temp, tiny
+
+VERBS = ["run", "chat", "serve", "pull", "bench", "perplexity", "tokenize", "template", "info", "logits"]
+HI = json.dumps([{"role": "user", "content": "Hi <|im_end|> there"}]).encode()
+
+
+def with_model(path):
+    """Every verb that opens a model, asked to open this one."""
+    chat, text = temp("hi.json", HI), temp("text.txt", b"Some words to score.")
+    return [["run", "-m", path, "-p", "Hi"], ["chat", "-m", path], ["serve", "-m", path, "--port", "0"],
+            ["bench", "-m", path], ["perplexity", "-m", path, "-f", text], ["tokenize", "-m", path, "-p", "Hi"],
+            ["template", "-m", path, "--chat", chat], ["info", "-m", path], ["logits", "-m", path, "--ids", "1"]]
+
+
+# ----------------------------------------------------------------------------------------------------------- usage
+
+
+def test_help_names_every_verb():
+    out = ffwd("help").ok().out
+    assert all(re.search(rf"^ +{verb} ", out, re.M) for verb in VERBS), out
+    for verb in VERBS:
+        assert f"ffwd {verb}" in ffwd("help", verb).ok().out
+        assert f"ffwd {verb}" in ffwd(verb, "--help").ok().out
+
+
+def test_version():
+    assert re.fullmatch(r"ffwd \d+\.\d+\.\d+\n", ffwd("--version").ok().out)
+
+
+def test_wrong_usage_is_status_2():
+    ffwd().fails(2, "ffwd help")
+    ffwd("frobnicate").fails(2, "frobnicate")
+    ffwd("help", "frobnicate").fails(2, "frobnicate")
+    for verb in VERBS:
+        if verb != "pull":
+            ffwd(verb, "--frobnicate").fails(2, "--frobnicate", f"ffwd help {verb}")
+            ffwd(verb, "word").fails(2, "word")
+    ffwd("run", "-m").fails(2, "-m", "FILE")
+    ffwd("run", "-p", "x", "--temp", "hot").fails(2, "--temp", "hot")
+    ffwd("run", "-p", "x", "--temp", "nan").fails(2, "--temp")
+    ffwd("run", "-p", "x", "--temp=-1").fails(2, "--temp")
+    ffwd("run", "-p", "x", "-n", "12x").fails(2, "-n", "12x")
+    ffwd("run", "-p", "x", "--seed", "18446744073709551616").fails(2, "--seed")
+    ffwd("run", "-p", "x", "--threads", "0").fails(2, "--threads")
+    ffwd("run", "-p", "x", "--kv", "f64").fails(2, "--kv", "f16 or f32", "f64")
+    ffwd("run", "-p", "x", "--json=yes").fails(2, "--json")
+    ffwd("run", "-p", "x", "--raw", "--system", "y").fails(2, "--raw", "--system")
+    ffwd("run", "-p", "x", *["--stop", "s"] * 17).fails(2, "--stop", "16")
+    for args in (["logits", "-m", "x"], ["logits", "--ids", "1"], ["bench"], ["perplexity", "-m", "x"], ["tokenize"],
+                 ["template", "-m", "x"]):
+        ffwd(*args).fails(2, "missing")
+    for ids in ("", ",", "1,", "1,,2", "1 2", "-1", "x", "99999999999"):
+        ffwd("logits", "-m", "x", "--ids", ids).fails(2, "--ids")
+    ffwd("bench", "-m", "x", "--pp", "0", "--tg", "0").fails(2, "--pp")
+
+
+# --------------------------------------------------------------------------------------------------------- bad files
+
+
+def test_files_that_are_no_models():
+    cases = [(temp("absent.gguf"), "absent.gguf"), (temp("empty.gguf", b""), "empty.gguf"),
+             (temp("foreign.gguf", b"%PDF-1.7\n" * 100), "foreign.gguf"),
+             (temp("magic.gguf", b"GGUF" + bytes(2000)), "magic.gguf"), (temp(""), os.path.basename(temp("")[:-1]))]
+    for path, name in cases:
+        for args in with_model(path):
+            ffwd(*args).fails(1, name)
+
+
+def test_a_name_that_is_neither_file_nor_model():
+    ffwd("info", "-m", "nosuchmodel").fails(1, "nosuchmodel")
+
+
+def test_truncated_files():
+    whole = open(any_model(), "rb").read()
+    for part in (len(whole) - 1, len(whole) // 2, 3000, 20):
+        path = temp("truncated.gguf", whole[:part])
+        for args in with_model(path):
+            ffwd(*args).fails(1, "truncated.gguf")
+
+
+def test_an_unknown_architecture_is_named():
+    path = temp("unknown.gguf", open(tiny("llama"), "rb").read().replace(b"llama", b"lxama"))
+    for args in with_model(path):
+        if args[0] not in ("tokenize", "template"):
+            ffwd(*args).fails(1, "lxama")
+
+
+def test_a_level_this_machine_lacks():
+    ffwd("info", env={"FFWD_CPU": "avx9"}).fails(1, "FFWD_CPU", "avx9")
+    ffwd("logits", "-m", any_model(), "--ids", "1", env={"FFWD_CPU": "avx9"}).fails(1, "FFWD_CPU", "avx9")
+
+
+# ------------------------------------------------------------------------------------------------------------ stdout
+
+
+def cheap_verbs(model):
+    text, chat = temp("text.txt", b"Some words to score."), temp("hi.json", HI)
+    return [["help"], ["help", "run"], ["--version"], ["info"], ["info", "-m", model, "--json"],
+            ["run", "-m", model, "--raw", "-p", "the", "-n", "3"],
+            ["run", "-m", model, "--raw", "-p", "the", "-n", "3", "--json"], ["tokenize", "-m", model, "-p", "Hi"],
+            ["template", "-m", model, "--chat", chat], ["logits", "-m", model, "--ids", "9,10"],
+            ["perplexity", "-m", model, "-f", text], ["bench", "-m", model, "--pp", "4", "--tg", "2", "--reps", "1"]]
+
+
+def test_a_full_disk_behind_stdout_is_status_1():
+    for args in cheap_verbs(any_model()):
+        with open("/dev/full", "wb") as full:
+            ended = ffwd(*args, stdout=full)
+        assert ended.code == 1 and "stdout" in ended.err and "\n" not in ended.err.strip(), ended
+
+
+def test_a_closed_pipe_behind_stdout_is_status_1():
+    for args in cheap_verbs(any_model()):
+        read, write = os.pipe()
+        os.close(read)
+        ended = ffwd(*args, stdout=write)
+        os.close(write)
+        assert ended.code == 1 and "stdout" in ended.err, ended
+
+
+# --------------------------------------------------------------------------------------------------------------- run
+
+
+def test_run_json():
+    model = any_model()
+    args = ["run", "-m", model, "--raw", "-p", "the king sang to", "-n", "12", "--threads", "2", "--json"]
+    got = ffwd(*args).ok().json
+    assert list(got)[:5] == ["prompt_ids", "ids", "text", "finish_reason", "usage"]
+    assert got["finish_reason"] in ("stop", "length") and len(got["ids"]) <= 12
+    usage = got["usage"]
+    assert usage["prompt_tokens"] == len(got["prompt_ids"])
+    assert usage["completion_tokens"] == len(got["ids"])
+    assert all(usage[k] >= 0 for k in ("load_seconds", "prefill_seconds", "decode_seconds", "first_token_seconds"))
+    again = ffwd(*args, "--kv", "f16", "--ctx", "64").ok().json
+    assert again["ids"] == got["ids"] and again["text"] == got["text"]
+    plain = ffwd(*args[:-1]).ok()
+    assert plain.out == got["text"] + ("" if got["text"].endswith("\n") else "\n")
+    assert re.search(r"^\[.*tok/s.*\]$", plain.err, re.M), plain
+
+
+def test_run_draws_by_seed_alone():
+    args = ["run", "-m", any_model(), "--raw", "-p", "the", "-n", "16", "--temp", "1.5", "--json", "--seed"]
+    one, same, other = (ffwd(*args, seed).ok().json["ids"] for seed in (1, 1, 2))
+    assert one == same and one != other
+
+
+def test_run_reads_stdin():
+    model = any_model()
+    by_option = ffwd("run", "-m", model, "--raw", "-p", "the sea", "-n", "4", "--json").ok().json
+    by_stdin = ffwd("run", "-m", model, "--raw", "-n", "4", "--json", stdin=b"the sea").ok().json
+    assert by_option["ids"] == by_stdin["ids"] and by_option["prompt_ids"] == by_stdin["prompt_ids"]
+
+
+def test_run_raw_means_control_tokens_and_a_chat_does_not():
+    model = any_model()
+    raw = ffwd("run", "-m", model, "--raw", "-p", "<|im_end|>", "-n", "1", "--json").ok().json["prompt_ids"]
+    chat = ffwd("run", "-m", model, "-p", "<|im_end|>", "-n", "1", "--json").ok().json["prompt_ids"]
+    assert len(raw) == 1 and chat.count(raw[0]) == chat.count(raw[0] - 1) - 1, (raw, chat)
+
+
+def test_run_stops_at_a_text():
+    model = need(SMOLLM2, "SmolLM2 is not in the cache")
+    args = ["run", "-m", model, "--raw", "-p", "The capital of France is", "-n", "8", "--json"]
+    whole = ffwd(*args).ok().json
+    assert whole["prompt_ids"] == [504, 3575, 282, 4649, 314] and "Paris" in whole["text"], whole
+    cut = ffwd(*args, "--stop", "aris").ok().json
+    assert cut["finish_reason"] == "stop" and cut["text"] == whole["text"].split("aris")[0], cut
+
+
+def test_run_answers_in_chat_form():
+    model = need(SMOLLM2, "SmolLM2 is not in the cache")
+    got = ffwd("run", "-m", model, "-p", "What is the capital of France?", "-n", "24", "--system", "Be brief.",
+               "--logprobs", "3", "--json").ok().json
+    assert "Paris" in got["text"], got
+    assert [t["id"] for t in got["logprobs"]] == got["ids"] and all(len(t["top"]) == 3 for t in got["logprobs"])
+    assert all(t["id"] == t["top"][0]["id"] and t["logprob"] <= 0 for t in got["logprobs"]), "greedy takes the likeliest"
+
+
+def test_run_without_a_template_continues_the_text():
+    model = need(GEMMA, "Gemma is not in the cache")
+    ended = ffwd("run", "-m", model, "-p", "The capital of France is", "-n", "4", "--json").ok()
+    assert ended.json["prompt_ids"] == [2, 818, 5279, 529, 7001, 563] and "no chat template" in ended.err, ended
+    ffwd("run", "-m", model, "--system", "x", "-p", "y").fails(1, "--system", "chat template")
+
+
+def test_run_refuses_a_prompt_beyond_the_context():
+    model = any_model()
+    for verb in (["run", "-m", model, "--raw", "--ctx", "32", "-p", "the sea " * 60],):
+        ended = ffwd(*verb).fails(1, "32")
+        assert len(re.findall(r"\d+", ended.err)) >= 2, f"both counts: {ended}"
+
+
+def test_run_ends_in_order_when_interrupted():
+    model = need(SMOLLM2, "SmolLM2 is not in the cache")
+    child = subprocess.Popen([FFWD, "run", "-m", model, "--raw", "-p", "1 2 3 4 5 6 7", "-n", "2000", "--json"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1.5)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 0, (child.returncode, err)
+    assert json.loads(out)["finish_reason"] in ("cancelled", "stop"), out
+
+
+# -------------------------------------------------------------------------------------------------------------- chat
+
+
+def test_chat_from_a_pipe():
+    model = any_model()
+    ended = ffwd("chat", "-m", model, "-n", "4", stdin="Grüße\n\n/reset\nthe sea\n/quit\nnot read\n".encode()).ok()
+    assert ended.err.count("tok/s") == 2 and "forgotten" in ended.err, ended
+
+
+def test_chat_needs_a_template():
+    ffwd("chat", "-m", need(GEMMA, "Gemma is not in the cache"), stdin=b"Hi\n").fails(1, "chat template")
+
+
+def test_chat_on_a_terminal():
+    import pty  # pylint: disable=import-outside-toplevel
+    model = any_model()
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ["TERM"] = "xterm"
+        os.execv(FFWD, [FFWD, "chat", "-m", model, "-n", "3"])
+    seen = read_until(fd, b"> ")
+    os.write(fd, "é日x".encode() + b"\x7f")  # the x is rubbed out again
+    seen += read_until(fd, "日".encode())
+    os.write(fd, b"\x03")  # throws the line away
+    seen = read_until(fd, b"> ")
+    os.write(fd, b"the sea\n")
+    seen += read_until(fd, b"tok/s")
+    os.write(fd, b"/quit\n")
+    _, status = os.waitpid(pid, 0)
+    os.close(fd)
+    assert os.waitstatus_to_exitcode(status) == 0, seen
+
+
+def read_until(fd, what, seconds=20):
+    import select  # pylint: disable=import-outside-toplevel
+    got, end = b"", time.monotonic() + seconds
+    while what not in got:
+        left = end - time.monotonic()
+        assert left > 0 and select.select([fd], [], [], left)[0], f"{what!r} did not come: {got!r}"
+        try:
+            got += os.read(fd, 4096)
+        except OSError:
+            raise AssertionError(f"ended before {what!r}: {got!r}") from None
+    return got
+
+
+# ------------------------------------------------------------------------------------------------------------- serve
+
+
+def start_server(*more):
+    child = subprocess.Popen([FFWD, "serve", "-m", any_model(), "--host", "127.0.0.1", *more],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    line = child.stderr.readline().decode()
+    found = re.fullmatch(r"listening on (http://127\.0\.0\.1:(\d+))\n", line)
+    if not found:
+        child.kill()
+    assert found, line
+    return child, found.group(1), int(found.group(2))
+
+
+def test_serve_until_a_signal():
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        child, url, _ = start_server("--port", "0")
+        with urllib.request.urlopen(url + "/health", timeout=10) as reply:
+            assert reply.status == 200
+        child.send_signal(sig)
+        out, err = child.communicate(timeout=20)
+        assert child.returncode == 0 and out == b"", (child.returncode, err)
+
+
+def test_serve_says_when_the_port_is_taken():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        ffwd("serve", "-m", any_model(), "--port", port).fails(1, port)
+
+
+# ------------------------------------------------------------------------------------------------ the measuring verbs
+
+
+def test_logits_shape():
+    got = ffwd("logits", "-m", any_model(), "--ids", "9,10,11", "--top", "3", "--json").ok().json
+    assert [p["position"] for p in got["positions"]] == [0, 1, 2] and [p["id"] for p in got["positions"]] == [9, 10, 11]
+    for p in got["positions"]:
+        assert re.fullmatch("[0-9a-f]{16}", p["hash"]) and len(p["top"]) == 3
+        assert p["top"] == sorted(p["top"], key=lambda t: (-t["logit"], t["id"]))
+    plain = ffwd("logits", "-m", any_model(), "--ids", "9,10,11", "--top", "3").ok().out.splitlines()
+    assert [line.split()[2] for line in plain] == [p["hash"] for p in got["positions"]]
+    everything = ffwd("logits", "-m", any_model(), "--ids", "9", "--top", "1000000", "--json").ok().json
+    assert len(everything["positions"][0]["top"]) == everything["vocab"]
+    assert everything["positions"][0]["top"][:3] == got["positions"][0]["top"]
+
+
+def test_logits_refuses_what_the_model_lacks():
+    model = any_model()
+    ffwd("logits", "-m", model, "--ids", "1,2000000000").fails(1, "--ids", "2000000000")
+    ffwd("logits", "-m", model, "--ids", ",".join(["9"] * 200000)).fails(1, "--ids", "200000")
+
+
+def test_bench_shape():
+    model = any_model()
+    got = ffwd("bench", "-m", model, "--pp", "8", "--tg", "4", "--batch", "2", "--depth", "5", "--reps", "3",
+               "--threads", "2", "--json").ok().json
+    assert got["threads"] == 2 and got["batch"] == 2 and got["depth"] == 5 and got["token_bytes"] > 0 and got["isa"]
+    for series in (got["pp"], got["tg"]):
+        assert 0 < series["min"] <= series["median"] <= series["max"] and len(series["runs"]) == 3
+    assert "pp" not in ffwd("bench", "-m", model, "--pp", "0", "--tg", "2", "--reps", "1", "--json").ok().json
+    ffwd("bench", "-m", model, "--pp", "16000000").fails(1, "16000000")
+
+
+def test_perplexity_shape():
+    model, text = any_model(), temp("text.txt", ("the sea and the king sang to all " * 12).encode())
+    whole = ffwd("perplexity", "-m", model, "-f", text, "--json").ok().json
+    assert whole["windows"] == 1 and whole["scored"] == whole["tokens"] - 1 and whole["nll"] > 0
+    parts = ffwd("perplexity", "-m", model, "-f", text, "--ctx", "16", "--json").ok().json
+    assert parts["windows"] > 1 and parts["scored"] == parts["tokens"] - parts["windows"] + parts["bos"] * (
+        parts["windows"] - 1), parts
+    by_stdin = ffwd("perplexity", "-m", model, "-f", "-", "--json", stdin=open(text, "rb").read()).ok().json
+    assert by_stdin == whole
+    assert "scored" in ffwd("perplexity", "-m", model, "-f", text).ok().out
+    ffwd("perplexity", "-m", model, "-f", temp("absent.txt")).fails(1, "absent.txt")
+    ffwd("perplexity", "-m", model, "-f", temp("none.txt", b"")).fails(1, "none.txt")
+    ffwd("perplexity", "-m", model, "-f", text, "--ctx", "16000000").fails(1, "--ctx")
+
+
+# ------------------------------------------------------------------------------------------------------ text verbs
+
+
+def test_tokenize():
+    model = any_model()
+    ids = ffwd("tokenize", "-m", model, "-p", "the sea", "--json").ok().json["ids"]
+    assert ffwd("tokenize", "-m", model, "--json", stdin=b"the sea").ok().json["ids"] == ids
+    assert ffwd("tokenize", "-m", model, "-p", "the sea").ok().out.split() == [str(i) for i in ids]
+    assert len(ffwd("tokenize", "-m", model, "-p", "<|im_end|>", "--trusted", "--json").ok().json["ids"]) == 1
+    assert len(ffwd("tokenize", "-m", model, "-p", "<|im_end|>", "--json").ok().json["ids"]) > 1
+    assert ffwd("tokenize", "-m", model, "-p", "", "--json").ok().json["ids"] == []
+    gemma = need(GEMMA, "Gemma is not in the cache")
+    assert ffwd("tokenize", "-m", gemma, "-p", "The capital").ok().out.split() == ["2", "818", "5279"]
+    assert ffwd("tokenize", "-m", gemma, "-p", "The capital", "--no-bos").ok().out.split() == ["818", "5279"]
+
+
+def test_template():
+    model = any_model()
+    array = temp("array.json", HI)
+    request = temp("object.json", b'{"messages": ' + HI + b"}")
+    text = ffwd("template", "-m", model, "--chat", array).ok().out
+    assert "Hi <|im_end|> there" in text and text.endswith("<|im_start|>assistant\n"), text
+    assert ffwd("template", "-m", model, "--chat", request).ok().out == text
+    assert ffwd("template", "-m", model, "--chat", "-", stdin=HI).ok().out == text
+    closed = ffwd("template", "-m", model, "--chat", array, "--no-generation").ok().out
+    assert text == closed + "<|im_start|>assistant\n"
+    for bad in (b"", b"[", b"{}", b"7", b'[{"role": 3}]', b'{"messages": "x"}', b"\xff\xfe"):
+        ffwd("template", "-m", model, "--chat", temp("bad.json", bad)).fails(1, "bad.json")
+    ffwd("template", "-m", model, "--chat", temp("absent.json")).fails(1, "absent.json")
+
+
+def test_info():
+    machine = ffwd("info", "--json").ok().json
+    assert machine["isa"] in ("ref", "avx2", "avx512") and machine["why"] and machine["threads"] >= 1
+    got = ffwd("info", "-m", any_model(), "--json").ok().json
+    assert got["model"]["layers"] > 0 and got["metadata"]["general.architecture"] == got["model"]["architecture"]
+    plain = ffwd("info", "-m", any_model()).ok().out
+    assert "isa: " + machine["isa"] in plain and "general.architecture" in plain
