@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-SYSTEM = re.compile(r"^(GLIBC|GLIBCXX|CXXABI|GCC|GOMP|OMP|VERSION)_?")  # versions of symbols that Linux provides
+THEIRS = re.compile(r"^(_*cu|p?nccl|nv)")  # how names of CUDA functions begin
 CUDA = re.compile(r"^lib(cu|nv|nccl)")
 STAND_IN = "libno_cuda.so"
 
@@ -49,7 +49,7 @@ def main():
         for name, version, here in symbols(path):
             if here:
                 defined.add(name)
-            elif not SYSTEM.match(version) and not name.startswith(("Py", "_Py")):
+            elif THEIRS.match(name):
                 wanted[name] = version
     stubs = {n: v for n, v in sorted(wanted.items()) if n not in defined}
     missing = sorted(n for n in needed if CUDA.match(n) and not os.path.lexists(os.path.join(folder, n)))
