@@ -45,7 +45,6 @@ struct kern_type_info {
     const char *name;      /* as files and users spell it: "Q4_K" */
     uint32_t block;        /* k values of one file block */
     uint32_t file_bytes;   /* bytes of one file block */
-    uint32_t panel_bytes;  /* bytes of 16 outputs × block k in a panel */
     bool quantised;        /* multiplies int8 activations; otherwise f32 ones */
 };
 
@@ -86,10 +85,10 @@ uint16_t kern_f32_to_f16(float f); /* nearest even; overflow gives infinity */
 
 /* What belongs to 32 quantised activations of one token. */
 struct kern_xmeta {
-    float d;    /* scale: amax / 127, 0 when amax < 1e-30 */
-    float ds;   /* d × (float)s */
-    int32_t s;  /* sum of the 32 quantised values */
-    int32_t s0; /* sum of the first 16 */
+    float d;        /* scale: amax / 127; 0 when amax < 1e-30, NaN when a value is not finite */
+    float ds;       /* d × (float)s */
+    int32_t s;      /* sum of the 32 quantised values */
+    int16_t s16[2]; /* sums of the first and the second 16 */
 };
 
 /*
@@ -118,7 +117,7 @@ struct kern_kv_view {
     const uint32_t *table;
     size_t block_bytes, k_offset, v_offset;
     enum kern_kv format;
-    uint32_t head_dim;
+    uint32_t head_dim;   /* a multiple of 16 */
 };
 
 /*
@@ -129,7 +128,7 @@ struct kern_attn {
     struct kern_kv_view kv;
     const float *q;                /* query i, head h of the group: q + i × q_token + h × head_dim */
     size_t q_token;                /* floats from one token's queries to the next's */
-    uint32_t queries, heads;       /* tokens; query heads that share this KV head */
+    uint32_t queries, heads;       /* tokens; query heads that share this KV head. At most KERN_ATTN_VECTORS together */
     uint64_t pos0;
     uint32_t window;
     float scale;                   /* multiplies the score once */
@@ -189,7 +188,8 @@ struct kern_ops {
     float (*exp_sum)(const float *x, uint32_t n, float max);
 };
 
-#define KERN_ATTN_SCRATCH (160u << 10)
+#define KERN_ATTN_VECTORS 64u                                          /* queries × heads of one attention call */
+#define KERN_ATTN_SCRATCH (KERN_ATTN_VECTORS * KERN_PARTIAL * 4u + KERN_KV_TOKENS * LIMIT_HEAD_DIM * 4u)
 
 enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_LEVELS };
 

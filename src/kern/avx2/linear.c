@@ -1,0 +1,281 @@
+/*
+ * linear: quantised matrix × int8 activations on AVX2; equals kern_ref_linear() bit by bit.
+ *
+ * maddubs multiplies unsigned weights with signed activations and adds pairs into 16 bits: exact up to 128 × 127 × 2.
+ * How many of its results can be added in 16 bits before they are widened depends on the weights: eight for 4 bits
+ * (8 × 2 × 15 × 127 < 2^15), four for 5, two for 6, one for |8|. The widening multiply-add applies Q6_K's scales too.
+ *
+ * For a chunk of up to 64 tokens the sums of one panel stay in the first-level cache. Weights are unpacked to bytes once
+ * per 32-k block and then met by all tokens; with few tokens they are unpacked in registers instead.
+ */
+#include "kern/avx2/vec.h"
+
+#include <string.h>
+
+#include "kern/avx2/avx2.h"
+#include "kern/panel.h"
+
+#define TILE 4           /* tokens that share a load of weights */
+#define UNPACK_FROM 5u   /* tokens from which unpacking to memory pays */
+
+typedef const enum kern_type ktype; /* always a compile-time constant below */
+
+struct group_pair { /* unsigned quants of groups v and v + 4, eight outputs; 8 bits: signed */
+    __m256i lo, hi;
+};
+
+VEC_INLINE int is_5bit(ktype type)
+{
+    return type == KERN_Q5_0 || type == KERN_Q5_1 || type == KERN_Q5_K;
+}
+
+VEC_INLINE int has_min(ktype type)
+{
+    return type == KERN_Q4_1 || type == KERN_Q5_1 || type == KERN_Q4_K || type == KERN_Q5_K;
+}
+
+VEC_INLINE __m256i shift_to(__m256i x, int from, int to)
+{
+    return from < to ? _mm256_slli_epi16(x, to - from) : _mm256_srli_epi16(x, from - to);
+}
+
+/* Straight from the panel. q points at the block, h is the half panel (eight outputs). */
+VEC_INLINE struct group_pair panel_pair(ktype type, const uint8_t *q, const int v, const int h)
+{
+    q += 32 * h;
+    if (type == KERN_Q8_0)
+        return (struct group_pair){_mm256_load_si256((const __m256i *)(q + v * 64)),
+                                   _mm256_load_si256((const __m256i *)(q + (v + 4) * 64))};
+    __m256i raw = _mm256_load_si256((const __m256i *)(q + v * 64)), low = _mm256_set1_epi8(15);
+    struct group_pair w = {_mm256_and_si256(raw, low), _mm256_and_si256(_mm256_srli_epi16(raw, 4), low)};
+    if (is_5bit(type)) {
+        __m256i top = _mm256_load_si256((const __m256i *)(q + 256)), bit = _mm256_set1_epi8(16);
+        w.lo = _mm256_or_si256(w.lo, _mm256_and_si256(shift_to(top, v, 4), bit));
+        w.hi = _mm256_or_si256(w.hi, _mm256_and_si256(shift_to(top, v + 4, 4), bit));
+    } else if (type == KERN_Q6_K) {
+        __m256i bits = _mm256_set1_epi8(48);
+        __m256i t0 = _mm256_load_si256((const __m256i *)(q + 256)), t1 = _mm256_load_si256((const __m256i *)(q + 320));
+        w.lo = _mm256_or_si256(w.lo, _mm256_and_si256(shift_to(t0, 2 * v, 4), bits));
+        w.hi = _mm256_or_si256(w.hi, _mm256_and_si256(shift_to(t1, 2 * v, 4), bits));
+    }
+    return w;
+}
+
+/* From the unpacked block: byte vectors [8 groups][64]. */
+VEC_INLINE struct group_pair bytes_pair(const uint8_t *w, const int v, const int h)
+{
+    return (struct group_pair){_mm256_load_si256((const __m256i *)(w + v * 64 + 32 * h)),
+                               _mm256_load_si256((const __m256i *)(w + (v + 4) * 64 + 32 * h))};
+}
+
+VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
+{
+    for (int v = 0; v < 4; v++)
+        for (int h = 0; h < 2; h++) {
+            struct group_pair p = panel_pair(type, q, v, h);
+            _mm256_store_si256((__m256i *)(w + v * 64 + 32 * h), p.lo);
+            _mm256_store_si256((__m256i *)(w + (v + 4) * 64 + 32 * h), p.hi);
+        }
+}
+
+/* What turns the integer dot products of a block into f32: eight outputs. */
+struct half_scales {
+    __m256 ds, neg_m;
+    __m256i sc[2]; /* Q6_K: the two halves' scales, each twice as 16 bits; otherwise ones */
+    __m256i sc01;  /* Q6_K: both as a pair of 16 bits */
+};
+
+VEC_INLINE __m256 halfs(const uint8_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+VEC_INLINE __m256 bytes_ps(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+VEC_INLINE struct half_scales scales_of(ktype type, const uint8_t *meta, uint32_t sub, const int h)
+{
+    struct half_scales s = {.sc = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}};
+    if (type == KERN_Q4_K || type == KERN_Q5_K) {
+        s.ds = _mm256_mul_ps(halfs(meta + META_K_D + 16 * h), bytes_ps(meta + sub * 16 + 8 * h));
+        __m256 m = _mm256_mul_ps(halfs(meta + META_K_DMIN + 16 * h), bytes_ps(meta + META_K_MIN + sub * 16 + 8 * h));
+        s.neg_m = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
+    } else if (type == KERN_Q6_K) {
+        s.ds = halfs(meta + META_Q6_D + 16 * h);
+        __m256i even = _mm256_set1_epi32(0xFFFF);
+        for (int i = 0; i < 2; i++) {
+            __m256i x = _mm256_and_si256(
+                _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(meta + (2 * sub + (uint32_t)i) * 16 + 8 * h))),
+                even);
+            s.sc[i] = _mm256_or_si256(x, _mm256_slli_epi32(x, 16));
+        }
+        s.sc01 = _mm256_blend_epi16(s.sc[0], s.sc[1], 0xAA);
+    } else {
+        s.ds = halfs(meta + 16 * h);
+        if (has_min(type))
+            s.neg_m = halfs(meta + 32 + 16 * h);
+    }
+    return s;
+}
+
+VEC_INLINE __m256i four(const int8_t *x)
+{
+    int32_t u;
+    memcpy(&u, x, sizeof u);
+    return _mm256_set1_epi32(u);
+}
+
+/* Adds products of groups v and v + 4 into 16-bit sums, and widens them when they are full. */
+VEC_INLINE void multiply_pair(ktype type, const int v, struct group_pair w, const struct half_scales *s,
+                              const int8_t *x, __m256i sum16[2], __m256i *sum32)
+{
+    __m256i xl = four(x + 4 * v), xh = four(x + 16 + 4 * v);
+    if (type == KERN_Q8_0) {
+        __m256i l = _mm256_maddubs_epi16(_mm256_abs_epi8(w.lo), _mm256_sign_epi8(xl, w.lo));
+        __m256i h = _mm256_maddubs_epi16(_mm256_abs_epi8(w.hi), _mm256_sign_epi8(xh, w.hi));
+        *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(l, s->sc[0]));
+        *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(h, s->sc[0]));
+        return;
+    }
+    __m256i l = _mm256_maddubs_epi16(w.lo, xl), h = _mm256_maddubs_epi16(w.hi, xh);
+    if (type == KERN_Q6_K) { /* the halves of k have scales of their own */
+        sum16[0] = v % 2 ? _mm256_add_epi16(sum16[0], l) : l;
+        sum16[1] = v % 2 ? _mm256_add_epi16(sum16[1], h) : h;
+        if (v % 2) {
+            *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(sum16[0], s->sc[0]));
+            *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(sum16[1], s->sc[1]));
+        }
+        return;
+    }
+    const int every = is_5bit(type) ? 2 : 4;
+    __m256i both = _mm256_add_epi16(l, h);
+    sum16[0] = v % every ? _mm256_add_epi16(sum16[0], both) : both;
+    if (v % every == every - 1) {
+        __m256i wide = _mm256_madd_epi16(sum16[0], s->sc[0]);
+        *sum32 = every == 4 ? wide : _mm256_add_epi32(*sum32, wide);
+    }
+}
+
+VEC_INLINE void finish(ktype type, const struct half_scales *s, const struct kern_xmeta *xm, __m256i idot, float *acc)
+{
+    const int32_t offset = panel_layout(type).offset;
+    if (type == KERN_Q6_K) {
+        int32_t pair;
+        memcpy(&pair, xm->s16, sizeof pair);
+        __m256i sum = _mm256_madd_epi16(s->sc01, _mm256_set1_epi32(pair));
+        idot = _mm256_sub_epi32(idot, _mm256_slli_epi32(sum, 5));
+    } else if (offset) {
+        idot = _mm256_sub_epi32(idot, _mm256_set1_epi32(offset * xm->s));
+    }
+    __m256 a = _mm256_loadu_ps(acc);
+    a = _mm256_fmadd_ps(_mm256_mul_ps(s->ds, _mm256_set1_ps(xm->d)), _mm256_cvtepi32_ps(idot), a);
+    if (has_min(type))
+        a = _mm256_fmadd_ps(s->neg_m, _mm256_set1_ps(xm->ds), a);
+    _mm256_storeu_ps(acc, a);
+}
+
+/* One 32-k block, eight outputs × nt tokens. */
+VEC_INLINE void block_half(ktype type, const int unpacked, const uint8_t *w, const struct half_scales *s,
+                           const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int h, const int nt)
+{
+    __m256i sum16[TILE][2], sum32[TILE];
+    for (int t = 0; t < nt; t++)
+        sum32[t] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        struct group_pair p = unpacked ? bytes_pair(w, v, h) : panel_pair(type, w, v, h);
+#pragma GCC unroll 4
+        for (int t = 0; t < nt; t++)
+            multiply_pair(type, v, p, s, x + 32 * t, sum16[t], &sum32[t]);
+    }
+    for (int t = 0; t < nt; t++)
+        finish(type, s, xm + t, sum32[t], acc[t] + 8 * h);
+}
+
+VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct half_scales s[2],
+                             const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], uint32_t n)
+{
+    const int nt = type == KERN_Q6_K ? 2 : TILE;
+    uint32_t t = 0;
+    for (; t + (uint32_t)nt <= n; t += (uint32_t)nt)
+        for (int h = 0; h < 2; h++)
+            block_half(type, unpacked, w, &s[h], x + 32 * t, xm + t, acc + t, h, nt);
+    if (nt == 4 && n - t >= 2) {
+        for (int h = 0; h < 2; h++)
+            block_half(type, unpacked, w, &s[h], x + 32 * t, xm + t, acc + t, h, 2);
+        t += 2;
+    }
+    if (t < n)
+        for (int h = 0; h < 2; h++)
+            block_half(type, unpacked, w, &s[h], x + 32 * t, xm + t, acc + t, h, 1);
+}
+
+VEC_INLINE void panel_chunk(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
+                            const struct kern_xmeta *xm, uint32_t n, float (*acc)[16])
+{
+    const struct panel_layout l = panel_layout(type);
+    const uint8_t *meta = panel_meta(panel, type, m->cols);
+    _Alignas(32) uint8_t bytes[512];
+    for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
+        const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
+        struct half_scales s[2] = {scales_of(type, mb, b % l.per_block, 0), scales_of(type, mb, b % l.per_block, 1)};
+        const int8_t *xb = x + (size_t)b * n * KERN_QBLOCK;
+        const struct kern_xmeta *xmb = xm + (size_t)b * n;
+        if (n < UNPACK_FROM) {
+            block_tokens(type, 0, q, s, xb, xmb, acc, n);
+        } else {
+            unpack_block(type, q, bytes);
+            block_tokens(type, 1, bytes, s, xb, xmb, acc, n);
+        }
+    }
+}
+
+VEC_INLINE void linear_type(ktype type, const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x,
+                            float *out, size_t stride)
+{
+    _Alignas(64) float acc[KERN_CHUNK][16];
+    for (uint32_t c = 0; c < x->tokens; c += KERN_CHUNK) {
+        uint32_t n = x->tokens - c < KERN_CHUNK ? x->tokens - c : KERN_CHUNK;
+        for (uint32_t p = p0; p < p1; p++) {
+            memset(acc, 0, n * sizeof *acc);
+            panel_chunk(type, m, m->panels + (size_t)p * m->stride, x->q + (size_t)c * m->cols,
+                        x->meta + (size_t)c * (m->cols / KERN_QBLOCK), n, acc);
+            uint32_t first = p * KERN_LANES, w = m->rows - first < KERN_LANES ? m->rows - first : KERN_LANES;
+            for (uint32_t t = 0; t < n; t++)
+                memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
+        }
+    }
+}
+
+#define LINEAR(TYPE)                                                                                              \
+    static __attribute__((noinline)) void linear_##TYPE(const struct kern_mat *m, uint32_t p0, uint32_t p1,        \
+                                                        const struct kern_act *x, float *out, size_t stride)      \
+    {                                                                                                             \
+        linear_type(KERN_##TYPE, m, p0, p1, x, out, stride);                                                      \
+    }
+LINEAR(Q8_0)
+LINEAR(Q4_0)
+LINEAR(Q4_1)
+LINEAR(Q5_0)
+LINEAR(Q5_1)
+LINEAR(Q4_K)
+LINEAR(Q5_K)
+LINEAR(Q6_K)
+
+void kern_avx2_linear(const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x, float *out,
+                      size_t stride)
+{
+    switch (m->type) {
+    case KERN_Q8_0: linear_Q8_0(m, p0, p1, x, out, stride); break;
+    case KERN_Q4_0: linear_Q4_0(m, p0, p1, x, out, stride); break;
+    case KERN_Q4_1: linear_Q4_1(m, p0, p1, x, out, stride); break;
+    case KERN_Q5_0: linear_Q5_0(m, p0, p1, x, out, stride); break;
+    case KERN_Q5_1: linear_Q5_1(m, p0, p1, x, out, stride); break;
+    case KERN_Q4_K: linear_Q4_K(m, p0, p1, x, out, stride); break;
+    case KERN_Q5_K: linear_Q5_K(m, p0, p1, x, out, stride); break;
+    case KERN_Q6_K: linear_Q6_K(m, p0, p1, x, out, stride); break;
+    default: BUG("avx2 linear of type %d", (int)m->type);
+    }
+}

@@ -1,0 +1,245 @@
+/*
+ * linear: quantised matrix × int8 activations with AVX-512 VNNI; equals kern_ref_linear() bit by bit.
+ *
+ * vpdpbusd adds four products of unsigned weights and signed activations to a 32-bit lane, exactly, and a lane is an
+ * output: a register is a whole panel. 8-bit weights are made unsigned by flipping their sign bit, so their offset is
+ * 128. Chunks and unpacking as in avx2/linear.c.
+ */
+#include "kern/avx512/vec.h"
+
+#include <string.h>
+
+#include "kern/avx512/avx512.h"
+#include "kern/panel.h"
+
+#define TILE 8          /* tokens that share a load of weights: eight chains hide the latency of vpdpbusd */
+#define UNPACK_FROM 9u  /* tokens from which unpacking to memory pays */
+
+typedef const enum kern_type ktype; /* always a compile-time constant below */
+
+struct group_pair { /* unsigned quants of groups v and v + 4, sixteen outputs */
+    __m512i lo, hi;
+};
+
+VEC_INLINE int is_5bit(ktype type)
+{
+    return type == KERN_Q5_0 || type == KERN_Q5_1 || type == KERN_Q5_K;
+}
+
+VEC_INLINE int has_min(ktype type)
+{
+    return type == KERN_Q4_1 || type == KERN_Q5_1 || type == KERN_Q4_K || type == KERN_Q5_K;
+}
+
+VEC_INLINE __m512i load512(const uint8_t *p)
+{
+    return _mm512_loadu_si512((const void *)p);
+}
+
+VEC_INLINE __m512i shift_to(__m512i x, const int from, const int to)
+{
+    return from < to ? _mm512_slli_epi16(x, (unsigned)(to - from)) : _mm512_srli_epi16(x, (unsigned)(from - to));
+}
+
+VEC_INLINE struct group_pair panel_pair(ktype type, const uint8_t *q, const int v)
+{
+    if (type == KERN_Q8_0) {
+        __m512i flip = _mm512_set1_epi8((char)0x80);
+        return (struct group_pair){_mm512_xor_si512(load512(q + v * 64), flip),
+                                   _mm512_xor_si512(load512(q + (v + 4) * 64), flip)};
+    }
+    __m512i raw = load512(q + v * 64), low = _mm512_set1_epi8(15);
+    struct group_pair w = {_mm512_and_si512(raw, low), _mm512_and_si512(_mm512_srli_epi16(raw, 4), low)};
+    if (is_5bit(type)) {
+        __m512i top = load512(q + 256), bit = _mm512_set1_epi8(16);
+        w.lo = _mm512_or_si512(w.lo, _mm512_and_si512(shift_to(top, v, 4), bit));
+        w.hi = _mm512_or_si512(w.hi, _mm512_and_si512(shift_to(top, v + 4, 4), bit));
+    } else if (type == KERN_Q6_K) {
+        __m512i bits = _mm512_set1_epi8(48);
+        w.lo = _mm512_or_si512(w.lo, _mm512_and_si512(shift_to(load512(q + 256), 2 * v, 4), bits));
+        w.hi = _mm512_or_si512(w.hi, _mm512_and_si512(shift_to(load512(q + 320), 2 * v, 4), bits));
+    }
+    return w;
+}
+
+VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
+{
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        struct group_pair p = panel_pair(type, q, v);
+        _mm512_storeu_si512((void *)(w + v * 64), p.lo);
+        _mm512_storeu_si512((void *)(w + (v + 4) * 64), p.hi);
+    }
+}
+
+struct panel_scales {
+    __m512 ds, neg_m;
+    __m512i sc[2]; /* Q6_K: scales of the two halves of k */
+};
+
+VEC_INLINE __m512 bytes_ps(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+VEC_INLINE struct panel_scales scales_of(ktype type, const uint8_t *meta, uint32_t sub)
+{
+    struct panel_scales s;
+    memset(&s, 0, sizeof s);
+    if (type == KERN_Q4_K || type == KERN_Q5_K) {
+        s.ds = _mm512_mul_ps(vf_load_half((const uint16_t *)(meta + META_K_D)), bytes_ps(meta + sub * 16));
+        __m512 m = _mm512_mul_ps(vf_load_half((const uint16_t *)(meta + META_K_DMIN)),
+                                 bytes_ps(meta + META_K_MIN + sub * 16));
+        s.neg_m = vf_from_bits(vi_add(vi_from_bits(m), vi_set1(INT32_MIN)));
+    } else if (type == KERN_Q6_K) {
+        s.ds = vf_load_half((const uint16_t *)(meta + META_Q6_D));
+        for (uint32_t i = 0; i < 2; i++)
+            s.sc[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(meta + (2 * sub + i) * 16)));
+    } else {
+        s.ds = vf_load_half((const uint16_t *)meta);
+        if (has_min(type))
+            s.neg_m = vf_load_half((const uint16_t *)(meta + 32));
+    }
+    return s;
+}
+
+VEC_INLINE __m512i four(const int8_t *x)
+{
+    int32_t u;
+    memcpy(&u, x, sizeof u);
+    return _mm512_set1_epi32(u);
+}
+
+VEC_INLINE void finish(ktype type, const struct panel_scales *s, const struct kern_xmeta *xm, __m512i lo, __m512i hi,
+                       float *acc)
+{
+    const int32_t offset = type == KERN_Q8_0 ? 128 : panel_layout(type).offset;
+    __m512i idot;
+    if (type == KERN_Q6_K) {
+        lo = _mm512_sub_epi32(lo, _mm512_set1_epi32(offset * xm->s16[0]));
+        hi = _mm512_sub_epi32(hi, _mm512_set1_epi32(offset * xm->s16[1]));
+        idot = _mm512_add_epi32(_mm512_mullo_epi32(lo, s->sc[0]), _mm512_mullo_epi32(hi, s->sc[1]));
+    } else {
+        idot = _mm512_add_epi32(lo, hi);
+        if (offset)
+            idot = _mm512_sub_epi32(idot, _mm512_set1_epi32(offset * xm->s));
+    }
+    __m512 a = _mm512_loadu_ps(acc);
+    a = _mm512_fmadd_ps(_mm512_mul_ps(s->ds, _mm512_set1_ps(xm->d)), _mm512_cvtepi32_ps(idot), a);
+    if (has_min(type))
+        a = _mm512_fmadd_ps(s->neg_m, _mm512_set1_ps(xm->ds), a);
+    _mm512_storeu_ps(acc, a);
+}
+
+/* One 32-k block, sixteen outputs × nt tokens. */
+VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
+                           const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int nt)
+{
+    __m512i lo[TILE], hi[TILE];
+    for (int t = 0; t < nt; t++)
+        lo[t] = hi[t] = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        struct group_pair p;
+        if (unpacked)
+            p = (struct group_pair){load512(w + v * 64), load512(w + (v + 4) * 64)};
+        else
+            p = panel_pair(type, w, v);
+#pragma GCC unroll 8
+        for (int t = 0; t < nt; t++) {
+            lo[t] = _mm512_dpbusd_epi32(lo[t], p.lo, four(x + 32 * t + 4 * v));
+            hi[t] = _mm512_dpbusd_epi32(hi[t], p.hi, four(x + 32 * t + 16 + 4 * v));
+        }
+    }
+    for (int t = 0; t < nt; t++)
+        finish(type, s, xm + t, lo[t], hi[t], acc[t]);
+}
+
+VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
+                             const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], uint32_t n)
+{
+    uint32_t t = 0;
+    for (; t + TILE <= n; t += TILE)
+        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, TILE);
+#define TAIL(NT)                                                                                \
+    case NT: block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, NT); break
+    switch (n - t) {
+        TAIL(1);
+        TAIL(2);
+        TAIL(3);
+        TAIL(4);
+        TAIL(5);
+        TAIL(6);
+        TAIL(7);
+    default: break;
+    }
+#undef TAIL
+}
+
+VEC_INLINE void panel_chunk(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
+                            const struct kern_xmeta *xm, uint32_t n, float (*acc)[16])
+{
+    const struct panel_layout l = panel_layout(type);
+    const uint8_t *meta = panel_meta(panel, type, m->cols);
+    _Alignas(64) uint8_t bytes[512];
+    for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
+        const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
+        struct panel_scales s = scales_of(type, mb, b % l.per_block);
+        const int8_t *xb = x + (size_t)b * n * KERN_QBLOCK;
+        const struct kern_xmeta *xmb = xm + (size_t)b * n;
+        if (n < UNPACK_FROM) {
+            block_tokens(type, 0, q, &s, xb, xmb, acc, n);
+        } else {
+            unpack_block(type, q, bytes);
+            block_tokens(type, 1, bytes, &s, xb, xmb, acc, n);
+        }
+    }
+}
+
+VEC_INLINE void linear_type(ktype type, const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x,
+                            float *out, size_t stride)
+{
+    _Alignas(64) float acc[KERN_CHUNK][16];
+    for (uint32_t c = 0; c < x->tokens; c += KERN_CHUNK) {
+        uint32_t n = x->tokens - c < KERN_CHUNK ? x->tokens - c : KERN_CHUNK;
+        for (uint32_t p = p0; p < p1; p++) {
+            memset(acc, 0, n * sizeof *acc);
+            panel_chunk(type, m, m->panels + (size_t)p * m->stride, x->q + (size_t)c * m->cols,
+                        x->meta + (size_t)c * (m->cols / KERN_QBLOCK), n, acc);
+            uint32_t first = p * KERN_LANES, w = m->rows - first < KERN_LANES ? m->rows - first : KERN_LANES;
+            for (uint32_t t = 0; t < n; t++)
+                memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
+        }
+    }
+}
+
+#define LINEAR(TYPE)                                                                                              \
+    static __attribute__((noinline)) void linear_##TYPE(const struct kern_mat *m, uint32_t p0, uint32_t p1,        \
+                                                        const struct kern_act *x, float *out, size_t stride)      \
+    {                                                                                                             \
+        linear_type(KERN_##TYPE, m, p0, p1, x, out, stride);                                                      \
+    }
+LINEAR(Q8_0)
+LINEAR(Q4_0)
+LINEAR(Q4_1)
+LINEAR(Q5_0)
+LINEAR(Q5_1)
+LINEAR(Q4_K)
+LINEAR(Q5_K)
+LINEAR(Q6_K)
+
+void kern_avx512_linear(const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x, float *out,
+                        size_t stride)
+{
+    switch (m->type) {
+    case KERN_Q8_0: linear_Q8_0(m, p0, p1, x, out, stride); break;
+    case KERN_Q4_0: linear_Q4_0(m, p0, p1, x, out, stride); break;
+    case KERN_Q4_1: linear_Q4_1(m, p0, p1, x, out, stride); break;
+    case KERN_Q5_0: linear_Q5_0(m, p0, p1, x, out, stride); break;
+    case KERN_Q5_1: linear_Q5_1(m, p0, p1, x, out, stride); break;
+    case KERN_Q4_K: linear_Q4_K(m, p0, p1, x, out, stride); break;
+    case KERN_Q5_K: linear_Q5_K(m, p0, p1, x, out, stride); break;
+    case KERN_Q6_K: linear_Q6_K(m, p0, p1, x, out, stride); break;
+    default: BUG("avx512 linear of type %d", (int)m->type);
+    }
+}
