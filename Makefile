@@ -5,7 +5,7 @@
 #
 # Two people in one tree: give each a folder of its own, `make BUILD=build/anna`.
 
-VERSION  := 0.1.0
+VERSION  := $(shell sed -n 's/^.define FFWD_VERSION "\(.*\)"/\1/p' include/ffwd.h 2>/dev/null)
 CC       ?= gcc
 AR       ?= ar
 BUILD    ?= build
@@ -203,7 +203,7 @@ serve: setup ## the same, then serves HTTP on PORT
 	@$(MAKE) build && $(PROGRAM) serve -m '$(MODEL)' --port $(PORT)
 
 install: build ## PREFIX=/usr/local: program, library, header, pkg-config file
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/ffwd
 	install -m 644 include/ffwd.h $(DESTDIR)$(PREFIX)/include/ffwd.h
 	install -m 644 $(LIB) $(SHIM_LIB) $(DESTDIR)$(PREFIX)/lib/
@@ -220,4 +220,4 @@ clean: ## removes build/ (models stay in the cache)
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
--include $(shell find $(BUILD) -name '*.d' -not -path '*/shim/*' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/tests -name '*.d' 2>/dev/null)

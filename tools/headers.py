@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import source
 
-FLAGS = "-std=c11 -D_GNU_SOURCE -Isrc -Ishim -Iinclude -Itests/lib -Itests -Wall -Wextra -Werror -fsyntax-only".split()
+FLAGS = "-std=c11 -D_GNU_SOURCE -Isrc -Ishim -Iinclude -Itests/lib -Itests -O1 -Wall -Wextra -Werror -fsyntax-only"
 X86 = {"avx2": "-mavx2 -mfma -mf16c -mbmi2",
        "avx512": "-mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni"}
 
@@ -16,7 +16,9 @@ X86 = {"avx2": "-mavx2 -mfma -mf16c -mbmi2",
 def compile_one(root, header):
     isa = re.match(r"src/kern/(\w+)/", header)
     level = isa.group(1) if isa else ""
-    flags = FLAGS + X86.get("avx2" if level == "simd" else level, "").split()
+    flags = FLAGS.split() + X86.get("avx2" if level == "simd" else level, "").split()
+    if header == "src/kern/avx512/emulate.h":
+        flags.append("-DKERN_EMULATE_AVX512")
     if level == "simd":
         flags += ["-Wno-unused-function", "-include", "kern/avx2/vec.h"]
     run = subprocess.run([os.environ.get("CC", "gcc"), *flags, "-include", header, "-xc", "/dev/null"], cwd=root,

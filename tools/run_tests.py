@@ -36,15 +36,13 @@ def programs(tier):
     lint = [("tools/lint.py", 2 * MINUTE), ("tests/lint/run.py", 2 * MINUTE)]
     units = [(p, 2 * MINUTE) for p in existing(BUILD + "/tests/test_*") if not p.endswith(".d")]
     kern = [(p, 10 * MINUTE) for p in executable(BUILD + "/tests/kern_check")]
-    examples = [(p, 2 * MINUTE) for p in executable("tests/examples/run.sh")]
     scripts = [(p, 15 * MINUTE) for p in executable(*existing("tests/*/run.sh")) if "/clients/" not in p]
-    scripts = [s for s in scripts if s not in examples]
     long = [(p, 240 * MINUTE) for p in executable(*existing("tests/*/long.sh"))]
     clients = [(p, 30 * MINUTE) for p in executable("tests/clients/run.sh")]
     slow_units = [(p, 10 * MINUTE) for p, _ in units]
     return {
         "unit": lint + units + kern,
-        "test": lint + units + kern + examples + scripts,
+        "test": lint + units + kern + scripts,
         "long": long,
         "clients": clients,
         "asan": slow_units + kern,
