@@ -17,15 +17,20 @@
 #include <cmocka.h>
 
 #include "gguf_write.h"
+#include "model/model.h"
 #include "tiny.h"
 #include "weights/gguf.h"
 #include "weights/weights.h"
 
+#define HAVE_MODEL __has_include("model/forward.c")
+
 #define CASES 2000
+#define IDS 3 /* fed to models that load */
 #define SECONDS 300 /* a hang is a failure: the alarm ends the program */
 
 static struct pool *pool;
 static char path[64];
+static unsigned models_run;
 
 /* --- a file with its end against an unreadable page ------------------------------------------------------------------ */
 
@@ -115,10 +120,65 @@ static void pack_tensors(const struct weights *w)
     }
 }
 
+#if HAVE_MODEL
+
+/* One step of three tokens and the logits of the last. Any number may come out. */
+static void run_model(const struct model *m)
+{
+    const struct model_info *info = model_info(m);
+    struct kv_config cfg = {.format = KERN_KV_F16, .groups = info->kv_groups, .positions = KV_BLOCK, .rows = 1,
+                            .context = KV_BLOCK, .span = IDS};
+    memcpy(cfg.group, info->kv_group, sizeof cfg.group);
+    struct kv_pool *kv;
+    struct kv_seq seq;
+    struct model_run *run;
+    tok_id ids[IDS];
+    for (uint32_t i = 0; i < IDS; i++)
+        ids[i] = (tok_id)((40 + i) % info->vocab);
+    float *logits = malloc(info->vocab * sizeof *logits);
+    assert_non_null(logits);
+    assert_int_equal(kv_pool_new(&kv, &cfg, NULL), ST_OK);
+    assert_int_equal(kv_seq_init(&seq, kv, NULL), ST_OK);
+    assert_int_equal(kv_seq_reserve(&seq, IDS, NULL), ST_OK);
+    assert_int_equal(model_run_new(&run, m, pool, IDS, KV_BLOCK, NULL), ST_OK);
+    model_forward(run, &(struct model_span){&seq, ids, IDS}, 1);
+    kv_seq_commit(&seq, IDS);
+    model_head(run, &(uint32_t){IDS - 1}, 1, logits);
+    models_run++;
+    model_run_free(run);
+    kv_seq_release(&seq);
+    kv_pool_free(kv);
+    free(logits);
+}
+
+static void load_model(struct weights *w)
+{
+    struct model *m;
+    struct err e = {0};
+    struct model_options o = {.pool = pool};
+    assert_int_equal(kern_choose(&o.ops, &e), ST_OK);
+    enum status s = model_new(&m, w, &o, &e);
+    if (s == ST_OK) {
+        run_model(m);
+        model_free(m);
+        return;
+    }
+    assert_null(m);
+    assert_int_equal(e.code, s);
+    if (s != ST_MODEL && s != ST_UNSUPPORTED)
+        fail_msg("%s: %s", status_name(s), e.text);
+    assert_true(e.text[0] != 0);
+}
+
+#endif
+
 static void after_open(struct weights *w)
 {
     read_metadata(w);
     pack_tensors(w);
+#if HAVE_MODEL
+    load_model(w);
+#endif
 }
 
 /* --- ways to spoil a file -------------------------------------------------------------------------------------------- */
@@ -245,8 +305,8 @@ static void test_seeded(void **state)
         opened += try_change(fd, &g, file, b.len, &c);
         cut += c.size < b.len;
     }
-    print_message("%u cases: %u cut short and refused, %u changed and refused, %u changed and opened\n", CASES, cut,
-                  CASES - cut - opened, opened);
+    print_message("%u cases: %u cut short and refused, %u changed and refused, %u changed and opened, %u of them ran\n",
+                  CASES, cut, CASES - cut - opened, opened, models_run);
     assert_in_range(opened, CASES / 10, CASES - cut - CASES / 10); /* both kinds were really tried */
     close(fd);
     munmap(g.map, g.bytes);
