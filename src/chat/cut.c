@@ -58,7 +58,7 @@ static const char *skip_value(const char *p, const char *end)
     return NULL;
 }
 
-struct cut cut_text(const char *s, size_t n)
+struct cut chat_cut_text(const char *s, size_t n)
 {
     const char *end = s + n, *p = skip_space(s, end);
     while (end > p && is_space(end[-1]))
@@ -66,7 +66,7 @@ struct cut cut_text(const char *s, size_t n)
     return (struct cut){p, (size_t)(end - p)};
 }
 
-enum cut_kind cut_kind_of(struct cut v)
+enum cut_kind chat_cut_kind_of(struct cut v)
 {
     if (!v.n)
         return CUT_NONE;
@@ -87,15 +87,15 @@ enum cut_kind cut_kind_of(struct cut v)
     }
 }
 
-const char *cut_kind_name(struct cut v)
+const char *chat_cut_kind_name(struct cut v)
 {
     static const char *const names[] = {"nothing", "an object", "an array", "a string", "a number", "a boolean", "null"};
-    return names[cut_kind_of(v)];
+    return names[chat_cut_kind_of(v)];
 }
 
-struct cut_iter cut_open(struct cut v)
+struct cut_iter chat_cut_open(struct cut v)
 {
-    enum cut_kind k = cut_kind_of(v);
+    enum cut_kind k = chat_cut_kind_of(v);
     struct cut_iter it = {.object = k == CUT_OBJECT, .first = true};
     if (k == CUT_OBJECT || k == CUT_ARRAY) {
         it.p = v.s + 1;
@@ -111,7 +111,7 @@ static bool stop(struct cut_iter *it, bool bad)
     return false;
 }
 
-bool cut_next(struct cut_iter *it, struct cut *key, struct cut *value)
+bool chat_cut_next(struct cut_iter *it, struct cut *key, struct cut *value)
 {
     *key = *value = (struct cut){0};
     if (!it->p)
@@ -145,13 +145,13 @@ bool cut_next(struct cut_iter *it, struct cut *key, struct cut *value)
     return true;
 }
 
-struct cut cut_member(struct cut object, const char *name)
+struct cut chat_cut_member(struct cut object, const char *name)
 {
     struct cut key, value;
-    struct cut_iter it = cut_open(object);
+    struct cut_iter it = chat_cut_open(object);
     if (it.object)
-        while (cut_next(&it, &key, &value))
-            if (cut_is(key, name))
+        while (chat_cut_next(&it, &key, &value))
+            if (chat_cut_is(key, name))
                 return value;
     return (struct cut){0};
 }
@@ -226,7 +226,7 @@ static size_t unescape_one(const char **p, const char *end, char out[4])
 /* Calls fn with the unescaped pieces of a string; stops when it returns false. */
 static bool walk_string(struct cut v, bool (*fn)(void *ctx, const char *s, size_t n), void *ctx)
 {
-    if (cut_kind_of(v) != CUT_STRING)
+    if (chat_cut_kind_of(v) != CUT_STRING)
         return false;
     const char *p = v.s + 1, *end = v.s + v.n - 1;
     while (p < end) {
@@ -254,7 +254,7 @@ static bool match(void *ctx, const char *s, size_t n)
     return true;
 }
 
-bool cut_is(struct cut string, const char *text)
+bool chat_cut_is(struct cut string, const char *text)
 {
     struct cut rest = {text, strlen(text)};
     return walk_string(string, match, &rest) && rest.n == 0;
@@ -265,12 +265,12 @@ static bool append(void *ctx, const char *s, size_t n)
     return buf_add(ctx, s, n);
 }
 
-void cut_unescape(struct cut string, struct buf *out)
+void chat_cut_unescape(struct cut string, struct buf *out)
 {
     (void)walk_string(string, append, out);
 }
 
-size_t cut_depth(const char *s, size_t n)
+size_t chat_cut_depth(const char *s, size_t n)
 {
     size_t depth = 0, deepest = 0;
     for (size_t i = 0; i < n; i++) {

@@ -21,11 +21,11 @@ struct cut {
 
 enum cut_kind { CUT_NONE, CUT_OBJECT, CUT_ARRAY, CUT_STRING, CUT_NUMBER, CUT_BOOL, CUT_NULL };
 
-enum cut_kind cut_kind_of(struct cut v);
-const char *cut_kind_name(struct cut v); /* "a string", "nothing", ... */
+enum cut_kind chat_cut_kind_of(struct cut v);
+const char *chat_cut_kind_name(struct cut v); /* "a string", "nothing", ... */
 
 /* A whole text as one value. */
-struct cut cut_text(const char *s, size_t n);
+struct cut chat_cut_text(const char *s, size_t n);
 
 struct cut_iter {
     const char *p, *end; /* what is left between the brackets */
@@ -33,21 +33,21 @@ struct cut_iter {
 };
 
 /* Iterates an object or an array; any other value has no pieces and is not bad. */
-struct cut_iter cut_open(struct cut v);
+struct cut_iter chat_cut_open(struct cut v);
 
-/* The next piece; false at the end or when `bad`. In an object *key is the name with its quotes; in an array it is empty. */
-bool cut_next(struct cut_iter *it, struct cut *key, struct cut *value);
+/* The next piece; false at the end or when `bad`. In an object *key is the name with its quotes, in an array nothing. */
+bool chat_cut_next(struct cut_iter *it, struct cut *key, struct cut *value);
 
 /* The member of that name, or an empty cut. */
-struct cut cut_member(struct cut object, const char *name);
+struct cut chat_cut_member(struct cut object, const char *name);
 
 /* Whether a string piece, its escapes undone, equals `text`. */
-bool cut_is(struct cut string, const char *text);
+bool chat_cut_is(struct cut string, const char *text);
 
 /* Appends the characters of a string piece, its escapes undone, as UTF-8. A lone surrogate becomes U+FFFD. */
-void cut_unescape(struct cut string, struct buf *out);
+void chat_cut_unescape(struct cut string, struct buf *out);
 
 /* Deepest nesting of brackets in s[n]. */
-size_t cut_depth(const char *s, size_t n);
+size_t chat_cut_depth(const char *s, size_t n);
 
 #endif

@@ -49,19 +49,19 @@ static enum status part_text(struct writer *w, uint32_t index, struct cut part, 
 {
     char field[ERR_FIELD];
     snprintf(field, sizeof field, "messages[%u].content[%u]", w->message, index);
-    if (cut_kind_of(part) != CUT_OBJECT)
-        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(part));
-    struct cut type = cut_member(part, "type");
-    const char *member = cut_is(type, "refusal") ? "refusal" : "text";
-    if (cut_kind_of(type) != CUT_STRING)
-        return err_set(w->e, ST_ARGUMENT, field, "%s.type must be a string, not %s", field, cut_kind_name(type));
-    if (!cut_is(type, member))
+    if (chat_cut_kind_of(part) != CUT_OBJECT)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, chat_cut_kind_name(part));
+    struct cut type = chat_cut_member(part, "type");
+    const char *member = chat_cut_is(type, "refusal") ? "refusal" : "text";
+    if (chat_cut_kind_of(type) != CUT_STRING)
+        return err_set(w->e, ST_ARGUMENT, field, "%s.type must be a string, not %s", field, chat_cut_kind_name(type));
+    if (!chat_cut_is(type, member))
         return err_set(w->e, ST_UNSUPPORTED, field, "%s has type %.*s; only \"text\" is supported", field,
                        (int)(type.n < 40 ? type.n : 40), type.s);
-    *text = cut_member(part, member);
-    if (cut_kind_of(*text) != CUT_STRING)
+    *text = chat_cut_member(part, member);
+    if (chat_cut_kind_of(*text) != CUT_STRING)
         return err_set(w->e, ST_ARGUMENT, field, "%s.%s must be a string, not %s", field, member,
-                       cut_kind_name(*text));
+                       chat_cut_kind_name(*text));
     return ST_OK;
 }
 
@@ -70,9 +70,9 @@ static enum status put_parts(struct writer *w, struct cut list)
 {
     struct cut key, part, text;
     uint32_t index = 0;
-    struct cut_iter it = cut_open(list);
+    struct cut_iter it = chat_cut_open(list);
     buf_adds(w->out, w->c->typed_content ? "[" : "\"");
-    for (; cut_next(&it, &key, &part); index++) {
+    for (; chat_cut_next(&it, &key, &part); index++) {
         TRY(part_text(w, index, part, &text));
         if (w->c->typed_content) {
             buf_adds(w->out, index ? ",{\"type\":\"text\",\"text\":" : "{\"type\":\"text\",\"text\":");
@@ -92,7 +92,7 @@ static enum status put_content(struct writer *w, enum role role, struct cut v)
 {
     char field[ERR_FIELD];
     snprintf(field, sizeof field, "messages[%u].content", w->message);
-    switch (cut_kind_of(v)) {
+    switch (chat_cut_kind_of(v)) {
     case CUT_STRING:
         if (w->c->typed_content)
             buf_adds(w->out, "[{\"type\":\"text\",\"text\":");
@@ -112,7 +112,7 @@ static enum status put_content(struct writer *w, enum role role, struct cut v)
         return err_set(w->e, ST_ARGUMENT, field, "%s is missing", field);
     default:
         return err_set(w->e, ST_ARGUMENT, field, "%s must be a string or a list of parts, not %s", field,
-                       cut_kind_name(v));
+                       chat_cut_kind_name(v));
     }
 }
 
@@ -120,7 +120,7 @@ static enum status put_content(struct writer *w, enum role role, struct cut v)
 
 static bool is_json_object(const struct buf *b)
 {
-    if (!b->len || cut_depth(b->data, b->len) > CHAT_LIMIT_ARGUMENTS_DEPTH)
+    if (!b->len || chat_cut_depth(b->data, b->len) > CHAT_LIMIT_ARGUMENTS_DEPTH)
         return false;
     json_t *v = json_loadb(b->data, b->len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
     bool object = json_is_object(v);
@@ -133,7 +133,7 @@ static bool is_json_object(const struct buf *b)
 static enum status put_arguments(struct writer *w, struct cut v)
 {
     struct buf text;
-    if (cut_kind_of(v) != CUT_STRING) {
+    if (chat_cut_kind_of(v) != CUT_STRING) {
         put(w, v);
         return ST_OK;
     }
@@ -145,7 +145,7 @@ static enum status put_arguments(struct writer *w, struct cut v)
     }
     w->arguments_left -= v.n;
     buf_init(&text, v.n);
-    cut_unescape(v, &text);
+    chat_cut_unescape(v, &text);
     if (!text.failed && is_json_object(&text))
         buf_add(w->out, text.data, text.len);
     else
@@ -158,11 +158,11 @@ static enum status put_function(struct writer *w, struct cut function)
 {
     struct cut key, value;
     bool first = true;
-    struct cut_iter it = cut_open(function);
+    struct cut_iter it = chat_cut_open(function);
     buf_adds(w->out, "{");
-    while (cut_next(&it, &key, &value)) {
+    while (chat_cut_next(&it, &key, &value)) {
         put_key(w, key, &first);
-        if (cut_is(key, "arguments"))
+        if (chat_cut_is(key, "arguments"))
             TRY(put_arguments(w, value));
         else
             put(w, value);
@@ -175,11 +175,11 @@ static enum status put_call(struct writer *w, struct cut call)
 {
     struct cut key, value;
     bool first = true;
-    struct cut_iter it = cut_open(call);
+    struct cut_iter it = chat_cut_open(call);
     buf_adds(w->out, "{");
-    while (cut_next(&it, &key, &value)) {
+    while (chat_cut_next(&it, &key, &value)) {
         put_key(w, key, &first);
-        if (cut_is(key, "function") && cut_kind_of(value) == CUT_OBJECT)
+        if (chat_cut_is(key, "function") && chat_cut_kind_of(value) == CUT_OBJECT)
             TRY(put_function(w, value));
         else
             put(w, value);
@@ -193,15 +193,15 @@ static enum status put_calls(struct writer *w, struct cut calls)
     struct cut key, call;
     char field[ERR_FIELD];
     uint32_t index = 0;
-    struct cut_iter it = cut_open(calls);
+    struct cut_iter it = chat_cut_open(calls);
     snprintf(field, sizeof field, "messages[%u].tool_calls", w->message);
-    if (cut_kind_of(calls) != CUT_ARRAY)
-        return err_set(w->e, ST_ARGUMENT, field, "%s must be an array, not %s", field, cut_kind_name(calls));
+    if (chat_cut_kind_of(calls) != CUT_ARRAY)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an array, not %s", field, chat_cut_kind_name(calls));
     buf_adds(w->out, "[");
-    for (; cut_next(&it, &key, &call); index++) {
-        if (cut_kind_of(call) != CUT_OBJECT)
+    for (; chat_cut_next(&it, &key, &call); index++) {
+        if (chat_cut_kind_of(call) != CUT_OBJECT)
             return err_set(w->e, ST_ARGUMENT, field, "%s[%u] must be an object, not %s", field, index,
-                           cut_kind_name(call));
+                           chat_cut_kind_name(call));
         if (index)
             buf_adds(w->out, ",");
         TRY(put_call(w, call));
@@ -216,11 +216,11 @@ static enum status message_role(struct writer *w, struct cut message, enum role 
 {
     char field[ERR_FIELD];
     snprintf(field, sizeof field, "messages[%u].role", w->message);
-    struct cut v = cut_member(message, "role");
-    if (cut_kind_of(v) != CUT_STRING)
-        return err_set(w->e, ST_ARGUMENT, field, "%s must be a string, not %s", field, cut_kind_name(v));
+    struct cut v = chat_cut_member(message, "role");
+    if (chat_cut_kind_of(v) != CUT_STRING)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be a string, not %s", field, chat_cut_kind_name(v));
     for (int i = 0; i < ROLE_COUNT; i++)
-        if (cut_is(v, role_names[i])) {
+        if (chat_cut_is(v, role_names[i])) {
             *role = (enum role)i;
             return ST_OK;
         }
@@ -233,22 +233,22 @@ static enum status put_message(struct writer *w, struct cut message)
     struct cut key, value;
     enum role role = ROLE_USER;
     bool first = true, content = false;
-    if (cut_kind_of(message) != CUT_OBJECT) {
+    if (chat_cut_kind_of(message) != CUT_OBJECT) {
         char field[ERR_FIELD];
         snprintf(field, sizeof field, "messages[%u]", w->message);
-        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(message));
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, chat_cut_kind_name(message));
     }
     TRY(message_role(w, message, &role));
-    struct cut_iter it = cut_open(message);
+    struct cut_iter it = chat_cut_open(message);
     buf_adds(w->out, "{");
-    while (cut_next(&it, &key, &value)) {
+    while (chat_cut_next(&it, &key, &value)) {
         put_key(w, key, &first);
-        if (cut_is(key, "role") && role == ROLE_DEVELOPER && !w->c->knows_developer) {
+        if (chat_cut_is(key, "role") && role == ROLE_DEVELOPER && !w->c->knows_developer) {
             buf_adds(w->out, "\"system\"");
-        } else if (cut_is(key, "content")) {
+        } else if (chat_cut_is(key, "content")) {
             content = true;
             TRY(put_content(w, role, value));
-        } else if (cut_is(key, "tool_calls") && cut_kind_of(value) != CUT_NULL) {
+        } else if (chat_cut_is(key, "tool_calls") && chat_cut_kind_of(value) != CUT_NULL) {
             TRY(put_calls(w, value));
         } else {
             put(w, value);
@@ -267,13 +267,13 @@ static enum status put_message(struct writer *w, struct cut message)
 static enum status put_messages(struct writer *w, struct cut messages)
 {
     struct cut key, message;
-    if (cut_kind_of(messages) == CUT_NONE || cut_kind_of(messages) == CUT_NULL)
+    if (chat_cut_kind_of(messages) == CUT_NONE || chat_cut_kind_of(messages) == CUT_NULL)
         return err_set(w->e, ST_ARGUMENT, "messages", "messages is missing");
-    if (cut_kind_of(messages) != CUT_ARRAY)
-        return err_set(w->e, ST_ARGUMENT, "messages", "messages must be an array, not %s", cut_kind_name(messages));
-    struct cut_iter it = cut_open(messages);
+    if (chat_cut_kind_of(messages) != CUT_ARRAY)
+        return err_set(w->e, ST_ARGUMENT, "messages", "messages must be an array, not %s", chat_cut_kind_name(messages));
+    struct cut_iter it = chat_cut_open(messages);
     buf_adds(w->out, "\"messages\":[");
-    for (w->message = 0; cut_next(&it, &key, &message); w->message++) {
+    for (w->message = 0; chat_cut_next(&it, &key, &message); w->message++) {
         if (w->message >= LIMIT_MESSAGES)
             return err_set(w->e, ST_TOO_LONG, "messages", "messages has more than %u entries", LIMIT_MESSAGES);
         if (w->message)
@@ -294,18 +294,18 @@ static enum status check_tool(struct writer *w, uint32_t index, struct cut tool)
 {
     char field[ERR_FIELD];
     snprintf(field, sizeof field, "tools[%u]", index);
-    if (cut_kind_of(tool) != CUT_OBJECT)
-        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(tool));
-    struct cut type = cut_member(tool, "type");
-    if (!cut_is(type, "function"))
+    if (chat_cut_kind_of(tool) != CUT_OBJECT)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, chat_cut_kind_name(tool));
+    struct cut type = chat_cut_member(tool, "type");
+    if (!chat_cut_is(type, "function"))
         return err_set(w->e, ST_UNSUPPORTED, field, "%s.type must be \"function\", the only kind of tool supported",
                        field);
-    struct cut function = cut_member(tool, "function");
-    if (cut_kind_of(function) != CUT_OBJECT)
+    struct cut function = chat_cut_member(tool, "function");
+    if (chat_cut_kind_of(function) != CUT_OBJECT)
         return err_set(w->e, ST_ARGUMENT, field, "%s.function must be an object, not %s", field,
-                       cut_kind_name(function));
-    struct cut name = cut_member(function, "name");
-    if (cut_kind_of(name) != CUT_STRING || name.n <= 2)
+                       chat_cut_kind_name(function));
+    struct cut name = chat_cut_member(function, "name");
+    if (chat_cut_kind_of(name) != CUT_STRING || name.n <= 2)
         return err_set(w->e, ST_ARGUMENT, field, "%s.function.name must be a string that is not empty", field);
     return ST_OK;
 }
@@ -314,12 +314,12 @@ static enum status put_tools(struct writer *w, struct cut tools)
 {
     struct cut key, tool;
     uint32_t count = 0;
-    if (cut_kind_of(tools) == CUT_NONE || cut_kind_of(tools) == CUT_NULL)
+    if (chat_cut_kind_of(tools) == CUT_NONE || chat_cut_kind_of(tools) == CUT_NULL)
         return ST_OK;
-    if (cut_kind_of(tools) != CUT_ARRAY)
-        return err_set(w->e, ST_ARGUMENT, "tools", "tools must be an array, not %s", cut_kind_name(tools));
-    struct cut_iter it = cut_open(tools);
-    for (; cut_next(&it, &key, &tool); count++)
+    if (chat_cut_kind_of(tools) != CUT_ARRAY)
+        return err_set(w->e, ST_ARGUMENT, "tools", "tools must be an array, not %s", chat_cut_kind_name(tools));
+    struct cut_iter it = chat_cut_open(tools);
+    for (; chat_cut_next(&it, &key, &tool); count++)
         TRY(check_tool(w, count, tool));
     if (it.bad)
         return malformed(w, "tools");
@@ -337,15 +337,15 @@ static enum status put_kwargs(struct writer *w, struct cut kwargs, bool *generat
 {
     const char *const field = "chat_template_kwargs";
     struct cut key, value;
-    if (cut_kind_of(kwargs) == CUT_NONE || cut_kind_of(kwargs) == CUT_NULL)
+    if (chat_cut_kind_of(kwargs) == CUT_NONE || chat_cut_kind_of(kwargs) == CUT_NULL)
         return ST_OK;
-    if (cut_kind_of(kwargs) != CUT_OBJECT)
-        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, cut_kind_name(kwargs));
-    struct cut_iter it = cut_open(kwargs);
-    while (cut_next(&it, &key, &value)) {
-        if (cut_is(key, "messages") || cut_is(key, "tools"))
+    if (chat_cut_kind_of(kwargs) != CUT_OBJECT)
+        return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, chat_cut_kind_name(kwargs));
+    struct cut_iter it = chat_cut_open(kwargs);
+    while (chat_cut_next(&it, &key, &value)) {
+        if (chat_cut_is(key, "messages") || chat_cut_is(key, "tools"))
             return err_set(w->e, ST_ARGUMENT, field, "%s may not set %.*s", field, (int)key.n, key.s);
-        if (cut_is(key, "add_generation_prompt"))
+        if (chat_cut_is(key, "add_generation_prompt"))
             *generation = false;
         buf_adds(w->out, ",");
         put(w, key);
@@ -359,16 +359,16 @@ enum status chat_variables(const struct chat *c, const char *request, size_t n, 
                            struct buf *out, struct err *e)
 {
     struct writer w = {.c = c, .out = out, .e = e, .arguments_left = CHAT_LIMIT_ARGUMENTS};
-    struct cut root = cut_text(request, n);
+    struct cut root = chat_cut_text(request, n);
     bool generation = true; /* still to be written */
-    if (cut_kind_of(root) != CUT_OBJECT)
+    if (chat_cut_kind_of(root) != CUT_OBJECT)
         return err_set(e, ST_ARGUMENT, "", "the conversation must be a JSON object with messages, not %s",
-                       cut_kind_name(root));
+                       chat_cut_kind_name(root));
     buf_adds(out, "{");
-    TRY(put_messages(&w, cut_member(root, "messages")));
+    TRY(put_messages(&w, chat_cut_member(root, "messages")));
     if (!o->hide_tools)
-        TRY(put_tools(&w, cut_member(root, "tools")));
-    TRY(put_kwargs(&w, cut_member(root, "chat_template_kwargs"), &generation));
+        TRY(put_tools(&w, chat_cut_member(root, "tools")));
+    TRY(put_kwargs(&w, chat_cut_member(root, "chat_template_kwargs"), &generation));
     if (generation)
         buf_addf(out, ",\"add_generation_prompt\":%s", o->no_generation ? "false" : "true");
     buf_adds(out, "}");

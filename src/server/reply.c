@@ -8,7 +8,7 @@
 #define TAKE 8                 /* events taken at a time; they lie on the connection thread's small stack */
 #define OUT_ENOUGH (32u << 10) /* a stream is sent on before more than about this much waits */
 
-void reply_job_init(struct reply_job *job)
+void server_job_init(struct reply_job *job)
 {
     *job = (struct reply_job){
         .n = 1,
@@ -16,7 +16,7 @@ void reply_job_init(struct reply_job *job)
     };
 }
 
-void reply_job_release(struct reply_job *job)
+void server_job_release(struct reply_job *job)
 {
     for (uint32_t i = 0; i < job->prompts_n; i++) {
         struct reply_prompt *p = &job->prompts[i];
@@ -41,7 +41,7 @@ static void release(struct http_call *call)
         for (int l = 0; l < REPLY_LISTS; l++)
             buf_release(&p->lists[l]);
     }
-    reply_job_release(&r->job);
+    server_job_release(&r->job);
     buf_release(&r->head);
     free(r);
     call->data = NULL;
@@ -221,7 +221,7 @@ static void send_whole(struct reply *r)
     buf_release(&body);
 }
 
-void reply_run(struct http_call *call, struct reply_job *job, const struct reply_ops *ops)
+void server_reply_run(struct http_call *call, struct reply_job *job, const struct reply_ops *ops)
 {
     struct err e;
     struct reply *r = make(call, job, ops);
@@ -234,7 +234,7 @@ void reply_run(struct http_call *call, struct reply_job *job, const struct reply
         ops->refuse(call, &e, true);
         return;
     }
-    reply_job_release(&r->job);
+    server_job_release(&r->job);
     http_drop_body(call);
     enum progress got = progress(r);
     if (got == PROGRESS_GONE)

@@ -1,10 +1,10 @@
 /*
  * reply: one parsed request on its way through the engine.
  *
- * A request has parts: each prompt times each choice is one request of the engine. reply_run() submits them all, waits
- * for their events and for the client at once, and lets the dialect write: chunk by chunk as events come, or everything
- * when the last part has ended. No HTTP status is sent before the first token is there, so whatever fails until then
- * still gets a status of its own.
+ * A request has parts: each prompt times each choice is one request of the engine. server_reply_run() submits them all,
+ * waits for their events and for the client at once, and lets the dialect write: chunk by chunk as events come, or
+ * everything when the last part has ended. No HTTP status is sent before the first token is there, so whatever fails
+ * until then still gets a status of its own.
  *
  * Knows the engine and http; of the dialect only the functions in reply_ops.
  */
@@ -35,8 +35,8 @@ struct reply_job {
     bool ignore_eos, stream, include_usage;
 };
 
-void reply_job_init(struct reply_job *job);
-void reply_job_release(struct reply_job *job);
+void server_job_init(struct reply_job *job);
+void server_job_release(struct reply_job *job);
 
 #define REPLY_LISTS 4
 
@@ -79,8 +79,8 @@ struct reply {
     struct reply_part parts[LIMIT_PARTS]; /* part = prompt * n + choice */
 };
 
-/* Replies to the call, in full or by starting a stream. Takes what the job owns (it is left empty), and drops that and the
- * call's body once everything is submitted: a request that waits or runs holds no copy of what it came as. */
-void reply_run(struct http_call *call, struct reply_job *job, const struct reply_ops *ops);
+/* Replies to the call, in full or by starting a stream. Takes what the job owns (it is left empty), and drops that and
+ * the call's body once everything is submitted: a request that waits or runs holds no copy of what it came as. */
+void server_reply_run(struct http_call *call, struct reply_job *job, const struct reply_ops *ops);
 
 #endif

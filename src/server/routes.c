@@ -17,15 +17,15 @@ static void health(struct http_call *call)
 
 const struct http_route server_routes[] = {
     {"GET", "/health", health},
-    {"GET", "/v1/models", oai_models},
-    {"GET", "/v1/models/", oai_model},
-    {"POST", "/v1/chat/completions", oai_chat},
-    {"POST", "/v1/completions", oai_completions},
+    {"GET", "/v1/models", openai_models},
+    {"GET", "/v1/models/", openai_model},
+    {"POST", "/v1/chat/completions", openai_chat},
+    {"POST", "/v1/completions", openai_completions},
     {NULL, NULL, NULL},
 };
 
 /* Addresses that no dialect owns get the shape most clients understand. */
 void server_refuse(struct http_call *call, int status, const struct err *e)
 {
-    oai_refuse(call, status, NULL, e);
+    openai_refuse(call, status, NULL, e);
 }

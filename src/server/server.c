@@ -24,7 +24,7 @@ uint64_t server_random(unsigned bits)
 static enum status start_http(struct server *s, const struct server_config *cfg, const char *host, struct err *e)
 {
     int fd;
-    TRY(listen_open(host, cfg->port, &fd, &s->port, e));
+    TRY(http_listen(host, cfg->port, &fd, &s->port, e));
     const struct http_config http = {
         .listen_fd = fd,
         .routes = server_routes,

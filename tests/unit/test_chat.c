@@ -116,24 +116,25 @@ static void test_cut(void **state)
 {
     (void)state;
     const char *text = " { \"a\" : [1, {\"x\":\"]}\\\"\"} ,\"\"] , \"b\\u0063\":null, \"\":-1.5e3 } ";
-    struct cut root = cut_text(text, strlen(text)), key, v;
-    struct cut_iter it = cut_open(root);
-    assert_int_equal(cut_kind_of(root), CUT_OBJECT);
-    assert_true(cut_next(&it, &key, &v) && cut_is(key, "a"));
-    assert_int_equal(cut_kind_of(v), CUT_ARRAY);
-    assert_true(cut_next(&it, &key, &v) && cut_is(key, "bc") && cut_kind_of(v) == CUT_NULL);
-    assert_true(cut_next(&it, &key, &v) && cut_is(key, "") && v.n == 6);
-    assert_false(cut_next(&it, &key, &v));
+    struct cut root = chat_cut_text(text, strlen(text)), key, v;
+    struct cut_iter it = chat_cut_open(root);
+    assert_int_equal(chat_cut_kind_of(root), CUT_OBJECT);
+    assert_true(chat_cut_next(&it, &key, &v) && chat_cut_is(key, "a"));
+    assert_int_equal(chat_cut_kind_of(v), CUT_ARRAY);
+    assert_true(chat_cut_next(&it, &key, &v) && chat_cut_is(key, "bc") && chat_cut_kind_of(v) == CUT_NULL);
+    assert_true(chat_cut_next(&it, &key, &v) && chat_cut_is(key, "") && v.n == 6);
+    assert_false(chat_cut_next(&it, &key, &v));
     assert_false(it.bad);
-    assert_int_equal(cut_kind_of(cut_member(root, "nothing")), CUT_NONE);
-    assert_int_equal(cut_depth(text, strlen(text)), 3);
+    assert_int_equal(chat_cut_kind_of(chat_cut_member(root, "nothing")), CUT_NONE);
+    assert_int_equal(chat_cut_depth(text, strlen(text)), 3);
 }
 
 /* Every prefix of a text, in memory of exactly its size: nothing behind the end may be read (run under ASan). */
 static void test_cut_prefixes(void **state)
 {
     (void)state;
-    const char *text = "{\"messages\":[{\"role\":\"us\\u0065r\",\"content\":[{\"type\":\"text\",\"text\":\"\\ud83d\\ude00\"}]},"
+    const char *text = "{\"messages\":[{\"role\":\"us\\u0065r\",\"content\":[{\"type\":\"text\","
+                       "\"text\":\"\\ud83d\\ude00\"}]},"
                        "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"a\\\":1}\"}}]}],"
                        "\"tools\":[],\"chat_template_kwargs\":{\"a\":1}}";
     const struct chat_options o = {0};
@@ -158,7 +159,7 @@ static void test_unescape(void **state)
     const char *text = "\"a\\n\\\"\\\\\\/\\u00e9\\ud83d\\ude00\\ud800x\\u0000\"";
     struct buf out;
     buf_init(&out, 100);
-    cut_unescape(cut_text(text, strlen(text)), &out);
+    chat_cut_unescape(chat_cut_text(text, strlen(text)), &out);
     assert_int_equal(out.len, 16);
     assert_memory_equal(out.data, "a\n\"\\/\xC3\xA9\xF0\x9F\x98\x80\xEF\xBF\xBDx\0", 16);
     buf_release(&out);

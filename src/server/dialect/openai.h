@@ -17,60 +17,60 @@
 #include "server/reply.h"
 
 /* handlers */
-http_handler oai_chat, oai_completions, oai_models, oai_model;
+http_handler openai_chat, openai_completions, openai_models, openai_model;
 
 /* ---- errors ---- */
 
 /* The HTTP status of a code. */
-int oai_status(enum status code);
+int openai_status(enum status code);
 
 /* {"error":{message, type, param, code}}; code NULL = derived from e. */
-void oai_error_body(struct buf *out, int status, const char *code, const struct err *e);
+void openai_error_body(struct buf *out, int status, const char *code, const struct err *e);
 
-/* Replies with an error; status 0 = oai_status(e->code). */
-void oai_refuse(struct http_call *call, int status, const char *code, const struct err *e);
+/* Replies with an error; status 0 = openai_status(e->code). */
+void openai_refuse(struct http_call *call, int status, const char *code, const struct err *e);
 
 /* reply_ops.refuse and .broken of both dialect writers. */
-void oai_refuse_reply(struct http_call *call, const struct err *e, bool submitting);
-void oai_broken(struct reply *r, struct buf *out);
+void openai_refuse_reply(struct http_call *call, const struct err *e, bool submitting);
+void openai_broken(struct reply *r, struct buf *out);
 
 /* ---- requests ---- */
 
-/* A body to be parsed with jin_parse(), an empty one, and one that names another model under strict_model are refused
+/* A body to be parsed with http_json_parse(), an empty one, and one that names another model under strict_model are refused
  * here. NULL: refused. */
-json_t *oai_body(struct http_call *call);
+json_t *openai_body(struct http_call *call);
 
 /* What chat and completions have in common: sampling, limits, stops, n, stream. */
-MUST_CHECK enum status oai_parse_common(const json_t *root, struct reply_job *job, struct err *e);
+MUST_CHECK enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e);
 
-struct oai_chat_request {
+struct openai_chat_request {
     bool hide_tools; /* tool_choice "none" */
 };
 
 /* Everything but messages and tools, which chat reads from the body itself. */
-MUST_CHECK enum status oai_parse_chat(const json_t *root, struct reply_job *job, struct oai_chat_request *out,
+MUST_CHECK enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct openai_chat_request *out,
                                       struct err *e);
 
 /* Everything but the prompt. */
-MUST_CHECK enum status oai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
+MUST_CHECK enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
 
 /* ---- replies ---- */
 
-extern const struct reply_ops oai_chat_ops, oai_completions_ops;
+extern const struct reply_ops openai_chat_ops, openai_completions_ops;
 
 /* "prompt_tokens": … with its braces. */
-void oai_usage(const struct reply *r, struct buf *out);
+void openai_usage(const struct reply *r, struct buf *out);
 
 /* {"id":…,"object":…,"created":…,"model":…, */
-void oai_head(const struct reply *r, const char *object, struct buf *out);
+void openai_head(const struct reply *r, const char *object, struct buf *out);
 
 /* "stop" or "length", in quotes. */
-void oai_finish(const struct reply_part *p, struct buf *out);
+void openai_finish(const struct reply_part *p, struct buf *out);
 
 /* Characters in s[n]. */
-uint32_t oai_chars(const char *s, size_t n);
+uint32_t openai_chars(const char *s, size_t n);
 
 /* Whether an event stands for a token that logprobs are shown of: ids that only end the reply are not. */
-bool oai_has_logprob(const struct reply *r, const struct event *ev);
+bool openai_has_logprob(const struct reply *r, const struct event *ev);
 
 #endif

@@ -6,7 +6,7 @@
 #include "server/dialect/openai_fields.h"
 #include "server/http/json_in.h"
 
-static const struct oai_refused refused[] = {
+static const struct openai_refused refused[] = {
     {"audio", NEUTRAL_NULL},
     {"function_call", NEUTRAL_NULL},
     {"functions", NEUTRAL_EMPTY},
@@ -23,14 +23,14 @@ static bool is_string(const json_t *v, const char *s)
 
 static enum status parse_format(const json_t *root, struct err *e)
 {
-    const json_t *v = jin_get(root, "response_format");
+    const json_t *v = http_get(root, "response_format");
     if (!v)
         return ST_OK;
     if (!json_is_object(v))
-        return jin_wrong_type(v, "response_format", "an object", e);
+        return http_wrong_type(v, "response_format", "an object", e);
     const json_t *type = json_object_get(v, "type");
     if (!json_is_string(type))
-        return jin_wrong_type(type, "response_format.type", "a string", e);
+        return http_wrong_type(type, "response_format.type", "a string", e);
     if (!is_string(type, "text"))
         return err_set(e, ST_UNSUPPORTED, "response_format",
                        "response_format.type '%.40s' is not supported by this version, only 'text'",
@@ -40,11 +40,11 @@ static enum status parse_format(const json_t *root, struct err *e)
 
 static enum status parse_modalities(const json_t *root, struct err *e)
 {
-    const json_t *v = jin_get(root, "modalities");
+    const json_t *v = http_get(root, "modalities");
     if (!v)
         return ST_OK;
     if (!json_is_array(v))
-        return jin_wrong_type(v, "modalities", "an array", e);
+        return http_wrong_type(v, "modalities", "an array", e);
     for (size_t i = 0; i < json_array_size(v); i++)
         if (!is_string(json_array_get(v, i), "text"))
             return err_set(e, ST_UNSUPPORTED, "modalities", "the only modality this model has is 'text'");
@@ -52,15 +52,15 @@ static enum status parse_modalities(const json_t *root, struct err *e)
 }
 
 /* Tools are shown to the model; a call cannot be forced or forbidden yet, so asking for that is refused. */
-static enum status parse_tools(const json_t *root, struct oai_chat_request *out, struct err *e)
+static enum status parse_tools(const json_t *root, struct openai_chat_request *out, struct err *e)
 {
-    const json_t *tools = jin_get(root, "tools"), *choice = jin_get(root, "tool_choice");
+    const json_t *tools = http_get(root, "tools"), *choice = http_get(root, "tool_choice");
     bool parallel = true;
-    TRY(jin_bool(root, "parallel_tool_calls", &parallel, e));
+    TRY(http_get_bool(root, "parallel_tool_calls", &parallel, e));
     if (tools && !json_is_array(tools))
-        return jin_wrong_type(tools, "tools", "an array", e);
+        return http_wrong_type(tools, "tools", "an array", e);
     if (choice && !json_is_string(choice) && !json_is_object(choice))
-        return jin_wrong_type(choice, "tool_choice", "a string or an object", e);
+        return http_wrong_type(choice, "tool_choice", "a string or an object", e);
     out->hide_tools = is_string(choice, "none");
     if (choice && !out->hide_tools && !is_string(choice, "auto"))
         return err_set(e, ST_UNSUPPORTED, "tool_choice",
@@ -83,19 +83,19 @@ static enum status parse_logprobs(const json_t *root, struct reply_job *job, str
 {
     bool logprobs = false;
     int64_t top = 0;
-    TRY(jin_bool(root, "logprobs", &logprobs, e));
-    TRY(jin_int(root, "top_logprobs", 0, LIMIT_TOP_LOGPROBS, &top, e));
+    TRY(http_get_bool(root, "logprobs", &logprobs, e));
+    TRY(http_get_int(root, "top_logprobs", 0, LIMIT_TOP_LOGPROBS, &top, e));
     if (top && !logprobs)
         return err_set(e, ST_ARGUMENT, "top_logprobs", "top_logprobs needs logprobs to be true");
     job->logprobs = logprobs ? (uint32_t)top + 1 : 0;
     return ST_OK;
 }
 
-enum status oai_parse_chat(const json_t *root, struct reply_job *job, struct oai_chat_request *out, struct err *e)
+enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct openai_chat_request *out, struct err *e)
 {
-    *out = (struct oai_chat_request){0};
-    TRY(oai_parse_common(root, job, e));
-    TRY(oai_refuse_fields(root, refused, e));
+    *out = (struct openai_chat_request){0};
+    TRY(openai_parse_common(root, job, e));
+    TRY(openai_refuse_fields(root, refused, e));
     TRY(parse_format(root, e));
     TRY(parse_modalities(root, e));
     TRY(parse_tools(root, out, e));
@@ -105,8 +105,8 @@ enum status oai_parse_chat(const json_t *root, struct reply_job *job, struct oai
 static enum status prepare(struct http_call *call, struct reply_job *job, struct err *e)
 {
     const struct server *srv = call->app;
-    struct oai_chat_request rq;
-    TRY(oai_parse_chat(job->root, job, &rq, e));
+    struct openai_chat_request rq;
+    TRY(openai_parse_chat(job->root, job, &rq, e));
     if (!srv->chat)
         return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat; use /v1/completions");
     struct reply_prompt *p = &job->prompts[0];
@@ -117,17 +117,17 @@ static enum status prepare(struct http_call *call, struct reply_job *job, struct
     return ST_OK;
 }
 
-void oai_chat(struct http_call *call)
+void openai_chat(struct http_call *call)
 {
     struct reply_job job;
     struct err e;
-    reply_job_init(&job);
-    job.root = oai_body(call);
+    server_job_init(&job);
+    job.root = openai_body(call);
     if (!job.root)
         return;
     if (prepare(call, &job, &e) == ST_OK)
-        reply_run(call, &job, &oai_chat_ops);
+        server_reply_run(call, &job, &openai_chat_ops);
     else
-        oai_refuse(call, 0, NULL, &e);
-    reply_job_release(&job);
+        openai_refuse(call, 0, NULL, &e);
+    server_job_release(&job);
 }

@@ -12,9 +12,9 @@ static void write_token(const struct reply *r, tok_id id, float logprob, struct 
     size_t n;
     const char *s = tok_bytes(r->srv->tok, id, &n);
     buf_adds(out, "\"token\":");
-    jout_str(out, s, n);
+    http_json_str(out, s, n);
     buf_adds(out, ",\"logprob\":");
-    jout_fixed(out, logprob);
+    http_json_fixed(out, logprob);
     buf_adds(out, ",\"bytes\":[");
     for (size_t i = 0; i < n; i++)
         buf_addf(out, i ? ",%u" : "%u", (unsigned)(unsigned char)s[i]);
@@ -41,13 +41,13 @@ static void open_chunk(struct reply *r, const struct reply_part *p, struct buf *
 {
     if (!r->head.len) {
         buf_adds(&r->head, "data: ");
-        oai_head(r, "chat.completion.chunk", &r->head);
+        openai_head(r, "chat.completion.chunk", &r->head);
         if (r->job.include_usage)
             buf_adds(&r->head, "\"usage\":null,");
         buf_adds(&r->head, "\"choices\":[{\"index\":");
     }
     buf_add(out, r->head.data, r->head.len);
-    jout_u64(out, p->index);
+    http_json_u64(out, p->index);
     buf_adds(out, ",\"delta\":{");
 }
 
@@ -62,13 +62,13 @@ static void begin(struct reply *r, struct reply_part *p, struct buf *out)
 
 static void chunk(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
 {
-    bool logprob = oai_has_logprob(r, ev);
+    bool logprob = openai_has_logprob(r, ev);
     begin(r, p, out);
     if (!ev->text_n && !logprob)
         return;
     open_chunk(r, p, out);
     buf_adds(out, "\"content\":");
-    jout_str(out, ev->text, ev->text_n);
+    http_json_str(out, ev->text, ev->text_n);
     buf_adds(out, "},\"logprobs\":");
     if (logprob) {
         buf_adds(out, "{\"content\":[");
@@ -85,7 +85,7 @@ static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
     begin(r, p, out);
     open_chunk(r, p, out);
     buf_adds(out, "},\"logprobs\":null,\"finish_reason\":");
-    oai_finish(p, out);
+    openai_finish(p, out);
     buf_adds(out, "}]}\n\n");
 }
 
@@ -93,9 +93,9 @@ static void end(struct reply *r, struct buf *out)
 {
     if (r->job.include_usage) {
         buf_adds(out, "data: ");
-        oai_head(r, "chat.completion.chunk", out);
+        openai_head(r, "chat.completion.chunk", out);
         buf_adds(out, "\"choices\":[],\"usage\":");
-        oai_usage(r, out);
+        openai_usage(r, out);
         buf_adds(out, "}\n\n");
     }
     buf_adds(out, "data: [DONE]\n\n");
@@ -107,7 +107,7 @@ static void collect(struct reply *r, struct reply_part *p, const struct event *e
 {
     struct buf *list = &p->lists[0];
     buf_add(&p->text, ev->text, ev->text_n);
-    if (!oai_has_logprob(r, ev))
+    if (!openai_has_logprob(r, ev))
         return;
     if (list->len)
         buf_adds(list, ",");
@@ -117,9 +117,9 @@ static void collect(struct reply *r, struct reply_part *p, const struct event *e
 static void write_choice(const struct reply *r, const struct reply_part *p, struct buf *out)
 {
     buf_adds(out, "{\"index\":");
-    jout_u64(out, p->index);
+    http_json_u64(out, p->index);
     buf_adds(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    jout_str(out, p->text.data, p->text.len);
+    http_json_str(out, p->text.data, p->text.len);
     buf_adds(out, ",\"refusal\":null},\"logprobs\":");
     if (r->job.logprobs) {
         buf_adds(out, "{\"content\":[");
@@ -129,13 +129,13 @@ static void write_choice(const struct reply *r, const struct reply_part *p, stru
         buf_adds(out, "null");
     }
     buf_adds(out, ",\"finish_reason\":");
-    oai_finish(p, out);
+    openai_finish(p, out);
     buf_adds(out, "}");
 }
 
 static void whole(struct reply *r, struct buf *out)
 {
-    oai_head(r, "chat.completion", out);
+    openai_head(r, "chat.completion", out);
     buf_adds(out, "\"choices\":[");
     for (uint32_t i = 0; i < r->parts_n; i++) {
         if (i)
@@ -143,18 +143,18 @@ static void whole(struct reply *r, struct buf *out)
         write_choice(r, &r->parts[i], out);
     }
     buf_adds(out, "],\"usage\":");
-    oai_usage(r, out);
+    openai_usage(r, out);
     buf_adds(out, "}");
 }
 
-const struct reply_ops oai_chat_ops = {
+const struct reply_ops openai_chat_ops = {
     .id_prefix = "chatcmpl-",
     .prompt_field = "messages",
     .chunk = chunk,
     .part_end = part_end,
     .end = end,
-    .broken = oai_broken,
+    .broken = openai_broken,
     .collect = collect,
     .whole = whole,
-    .refuse = oai_refuse_reply,
+    .refuse = openai_refuse_reply,
 };

@@ -12,20 +12,20 @@
 #include "server/dialect/openai_fields.h"
 #include "server/http/json_in.h"
 
-static const struct oai_refused refused[] = {
+static const struct openai_refused refused[] = {
     {"echo", NEUTRAL_FALSE},
     {"suffix", NEUTRAL_EMPTY},
     {"response_format", NEUTRAL_NULL},
     {NULL, NEUTRAL_NULL},
 };
 
-enum status oai_parse_completions(const json_t *root, struct reply_job *job, struct err *e)
+enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e)
 {
     int64_t logprobs = -1, best_of = 0;
-    TRY(oai_parse_common(root, job, e));
-    TRY(oai_refuse_fields(root, refused, e));
-    TRY(jin_int(root, "logprobs", 0, LIMIT_TOP_LOGPROBS, &logprobs, e));
-    TRY(jin_int(root, "best_of", 1, INT32_MAX, &best_of, e));
+    TRY(openai_parse_common(root, job, e));
+    TRY(openai_refuse_fields(root, refused, e));
+    TRY(http_get_int(root, "logprobs", 0, LIMIT_TOP_LOGPROBS, &logprobs, e));
+    TRY(http_get_int(root, "best_of", 1, INT32_MAX, &best_of, e));
     if (best_of && best_of != job->n)
         return err_set(e, ST_UNSUPPORTED, "best_of", "best_of must equal n; this version does not choose among replies");
     job->logprobs = (uint32_t)(logprobs + 1);
@@ -70,7 +70,7 @@ static enum status add_ids(const struct tok *tok, const json_t *v, struct reply_
         const json_t *id = json_array_get(v, i);
         if (!json_is_integer(id))
             return err_set(e, ST_ARGUMENT, "prompt", "prompt: token %zu must be an integer, not %s", i,
-                           jin_type_name(id));
+                           http_json_type(id));
         if (json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= vocab)
             return err_set(e, ST_ARGUMENT, "prompt", "prompt: token %zu is %lld, outside the vocabulary of %zu", i,
                            (long long)json_integer_value(id), vocab);
@@ -82,13 +82,13 @@ static enum status add_ids(const struct tok *tok, const json_t *v, struct reply_
 static enum status parse_prompt(const struct tok *tok, const json_t *root, struct reply_job *job, struct err *e)
 {
     static const char want[] = "a string, an array of strings, an array of token ids or an array of such arrays";
-    const json_t *v = jin_get(root, "prompt");
+    const json_t *v = http_get(root, "prompt");
     if (!v)
         return err_set(e, ST_ARGUMENT, "prompt", "prompt is missing");
     if (json_is_string(v))
         return add_text(tok, v, job, e);
     if (!json_is_array(v))
-        return jin_wrong_type(v, "prompt", want, e);
+        return http_wrong_type(v, "prompt", want, e);
     const json_t *first = json_array_get(v, 0);
     if (!first || json_is_number(first))
         return add_ids(tok, v, job, e);
@@ -101,21 +101,21 @@ static enum status parse_prompt(const struct tok *tok, const json_t *root, struc
     return ST_OK;
 }
 
-void oai_completions(struct http_call *call)
+void openai_completions(struct http_call *call)
 {
     const struct server *srv = call->app;
     struct reply_job job;
     struct err e;
-    reply_job_init(&job);
-    job.root = oai_body(call);
+    server_job_init(&job);
+    job.root = openai_body(call);
     if (!job.root)
         return;
-    enum status st = oai_parse_completions(job.root, &job, &e);
+    enum status st = openai_parse_completions(job.root, &job, &e);
     if (st == ST_OK)
         st = parse_prompt(srv->tok, job.root, &job, &e);
     if (st == ST_OK)
-        reply_run(call, &job, &oai_completions_ops);
+        server_reply_run(call, &job, &openai_completions_ops);
     else
-        oai_refuse(call, 0, NULL, &e);
-    reply_job_release(&job);
+        openai_refuse(call, 0, NULL, &e);
+    server_job_release(&job);
 }

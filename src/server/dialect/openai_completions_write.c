@@ -16,8 +16,8 @@ static void write_name(const struct reply *r, tok_id id, struct buf *out)
 {
     size_t n;
     const char *s = tok_bytes(r->srv->tok, id, &n);
-    if (utf8_valid(s, n)) {
-        jout_str(out, s, n);
+    if (http_utf8_valid(s, n)) {
+        http_json_str(out, s, n);
         return;
     }
     buf_adds(out, "\"bytes:");
@@ -55,7 +55,7 @@ static void write_top(const struct reply *r, const struct event *ev, struct buf 
         first = false;
         write_name(r, id, out);
         buf_adds(out, ":");
-        jout_fixed(out, i < ev->top_n ? ev->top[i].logprob : ev->logprob);
+        http_json_fixed(out, i < ev->top_n ? ev->top[i].logprob : ev->logprob);
     }
     buf_adds(out, "}");
 }
@@ -66,9 +66,9 @@ static void add_logprob(const struct reply *r, struct reply_part *p, const struc
         if (p->lists[i].len)
             buf_adds(&p->lists[i], ",");
     write_name(r, ev->id, &p->lists[LIST_TOKENS]);
-    jout_fixed(&p->lists[LIST_LOGPROBS], ev->logprob);
+    http_json_fixed(&p->lists[LIST_LOGPROBS], ev->logprob);
     write_top(r, ev, &p->lists[LIST_TOP]);
-    jout_u64(&p->lists[LIST_OFFSETS], p->chars);
+    http_json_u64(&p->lists[LIST_OFFSETS], p->chars);
 }
 
 static void write_lists(const struct reply_part *p, struct buf *out)
@@ -87,26 +87,26 @@ static void open_chunk(struct reply *r, const struct reply_part *p, struct buf *
 {
     if (!r->head.len) {
         buf_adds(&r->head, "data: ");
-        oai_head(r, "text_completion", &r->head);
+        openai_head(r, "text_completion", &r->head);
         if (r->job.include_usage)
             buf_adds(&r->head, "\"usage\":null,");
         buf_adds(&r->head, "\"choices\":[{\"index\":");
     }
     buf_add(out, r->head.data, r->head.len);
-    jout_u64(out, p->index);
+    http_json_u64(out, p->index);
     buf_adds(out, ",\"text\":");
 }
 
 static void chunk(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
 {
-    bool logprob = oai_has_logprob(r, ev);
+    bool logprob = openai_has_logprob(r, ev);
     if (logprob)
         add_logprob(r, p, ev);
-    p->chars += oai_chars(ev->text, ev->text_n);
+    p->chars += openai_chars(ev->text, ev->text_n);
     if (!ev->text_n && !logprob)
         return;
     open_chunk(r, p, out);
-    jout_str(out, ev->text, ev->text_n);
+    http_json_str(out, ev->text, ev->text_n);
     buf_adds(out, ",\"logprobs\":");
     if (logprob) {
         write_lists(p, out);
@@ -122,7 +122,7 @@ static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
 {
     open_chunk(r, p, out);
     buf_adds(out, "\"\",\"logprobs\":null,\"finish_reason\":");
-    oai_finish(p, out);
+    openai_finish(p, out);
     buf_adds(out, "}]}\n\n");
 }
 
@@ -130,9 +130,9 @@ static void end(struct reply *r, struct buf *out)
 {
     if (r->job.include_usage) {
         buf_adds(out, "data: ");
-        oai_head(r, "text_completion", out);
+        openai_head(r, "text_completion", out);
         buf_adds(out, "\"choices\":[],\"usage\":");
-        oai_usage(r, out);
+        openai_usage(r, out);
         buf_adds(out, "}\n\n");
     }
     buf_adds(out, "data: [DONE]\n\n");
@@ -142,44 +142,44 @@ static void end(struct reply *r, struct buf *out)
 
 static void collect(struct reply *r, struct reply_part *p, const struct event *ev)
 {
-    if (oai_has_logprob(r, ev))
+    if (openai_has_logprob(r, ev))
         add_logprob(r, p, ev);
-    p->chars += oai_chars(ev->text, ev->text_n);
+    p->chars += openai_chars(ev->text, ev->text_n);
     buf_add(&p->text, ev->text, ev->text_n);
 }
 
 static void whole(struct reply *r, struct buf *out)
 {
-    oai_head(r, "text_completion", out);
+    openai_head(r, "text_completion", out);
     buf_adds(out, "\"choices\":[");
     for (uint32_t i = 0; i < r->parts_n; i++) {
         const struct reply_part *p = &r->parts[i];
         buf_adds(out, i ? ",{\"index\":" : "{\"index\":");
-        jout_u64(out, p->index);
+        http_json_u64(out, p->index);
         buf_adds(out, ",\"text\":");
-        jout_str(out, p->text.data, p->text.len);
+        http_json_str(out, p->text.data, p->text.len);
         buf_adds(out, ",\"logprobs\":");
         if (r->job.logprobs)
             write_lists(p, out);
         else
             buf_adds(out, "null");
         buf_adds(out, ",\"finish_reason\":");
-        oai_finish(p, out);
+        openai_finish(p, out);
         buf_adds(out, "}");
     }
     buf_adds(out, "],\"usage\":");
-    oai_usage(r, out);
+    openai_usage(r, out);
     buf_adds(out, "}");
 }
 
-const struct reply_ops oai_completions_ops = {
+const struct reply_ops openai_completions_ops = {
     .id_prefix = "cmpl-",
     .prompt_field = "prompt",
     .chunk = chunk,
     .part_end = part_end,
     .end = end,
-    .broken = oai_broken,
+    .broken = openai_broken,
     .collect = collect,
     .whole = whole,
-    .refuse = oai_refuse_reply,
+    .refuse = openai_refuse_reply,
 };

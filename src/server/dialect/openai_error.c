@@ -4,7 +4,7 @@
 #include "server/dialect/openai.h"
 #include "server/http/json_out.h"
 
-int oai_status(enum status code)
+int openai_status(enum status code)
 {
     switch (code) {
     case ST_ARGUMENT:
@@ -41,46 +41,46 @@ static const char *code_of(int status, enum status code)
     return code == ST_BUSY ? "queue_full" : status_name(code);
 }
 
-void oai_error_body(struct buf *out, int status, const char *code, const struct err *e)
+void openai_error_body(struct buf *out, int status, const char *code, const struct err *e)
 {
     buf_adds(out, "{\"error\":{\"message\":");
-    jout_cstr(out, e->text);
+    http_json_cstr(out, e->text);
     buf_adds(out, ",\"type\":");
-    jout_cstr(out, type_of(status));
+    http_json_cstr(out, type_of(status));
     buf_adds(out, ",\"param\":");
-    jout_cstr(out, e->field[0] ? e->field : NULL);
+    http_json_cstr(out, e->field[0] ? e->field : NULL);
     buf_adds(out, ",\"code\":");
-    jout_cstr(out, code ? code : code_of(status, e->code));
+    http_json_cstr(out, code ? code : code_of(status, e->code));
     buf_adds(out, "}}");
 }
 
-void oai_refuse(struct http_call *call, int status, const char *code, const struct err *e)
+void openai_refuse(struct http_call *call, int status, const char *code, const struct err *e)
 {
     struct buf body;
     int retry = e->retry_after;
     if (!status)
-        status = oai_status(e->code);
+        status = openai_status(e->code);
     if ((status == 429 || status == 503) && retry <= 0)
         retry = 1;
     buf_init(&body, 4096);
-    oai_error_body(&body, status, code, e);
+    openai_error_body(&body, status, code, e);
     http_reply(call, status, &body, status == 429 || status == 503 ? retry : 0);
     buf_release(&body);
 }
 
-void oai_refuse_reply(struct http_call *call, const struct err *e, bool submitting)
+void openai_refuse_reply(struct http_call *call, const struct err *e, bool submitting)
 {
     const struct reply *r = call->data;
     struct err named = *e;
     bool length = submitting && (e->code == ST_TOO_LONG || e->code == ST_NEVER_FITS);
     if (length && r && (!e->field[0] || e->code == ST_TOO_LONG))
         (void)err_set(&named, e->code, r->ops->prompt_field, "%s", e->text);
-    oai_refuse(call, 0, length ? "context_length_exceeded" : NULL, &named);
+    openai_refuse(call, 0, length ? "context_length_exceeded" : NULL, &named);
 }
 
-void oai_broken(struct reply *r, struct buf *out)
+void openai_broken(struct reply *r, struct buf *out)
 {
     buf_adds(out, "data: ");
-    oai_error_body(out, oai_status(r->err.code), NULL, &r->err);
+    openai_error_body(out, openai_status(r->err.code), NULL, &r->err);
     buf_adds(out, "\n\n");
 }

@@ -8,7 +8,7 @@
 
 /* ---- refused unless they ask for nothing ---- */
 
-static bool asks_nothing(const json_t *v, enum oai_neutral neutral)
+static bool asks_nothing(const json_t *v, enum openai_neutral neutral)
 {
     switch (neutral) {
     case NEUTRAL_ZERO:
@@ -25,22 +25,22 @@ static bool asks_nothing(const json_t *v, enum oai_neutral neutral)
     }
 }
 
-enum status oai_refuse_fields(const json_t *root, const struct oai_refused *list, struct err *e)
+enum status openai_refuse_fields(const json_t *root, const struct openai_refused *list, struct err *e)
 {
     for (; list->name; list++) {
-        const json_t *v = jin_get(root, list->name);
+        const json_t *v = http_get(root, list->name);
         if (!v || asks_nothing(v, list->neutral))
             continue;
         if (list->neutral == NEUTRAL_ZERO && !json_is_number(v))
-            return jin_wrong_type(v, list->name, "a number", e);
+            return http_wrong_type(v, list->name, "a number", e);
         if (list->neutral == NEUTRAL_FALSE && !json_is_boolean(v))
-            return jin_wrong_type(v, list->name, "a boolean", e);
+            return http_wrong_type(v, list->name, "a boolean", e);
         return err_set(e, ST_UNSUPPORTED, list->name, "%s is not supported by this version", list->name);
     }
     return ST_OK;
 }
 
-static const struct oai_refused refused[] = {
+static const struct openai_refused refused[] = {
     {"frequency_penalty", NEUTRAL_ZERO},
     {"presence_penalty", NEUTRAL_ZERO},
     {"logit_bias", NEUTRAL_EMPTY},
@@ -66,7 +66,7 @@ struct range {
 static enum status parse_range(const json_t *root, const struct range *r, float *v, struct err *e)
 {
     double x = *v;
-    TRY(jin_number(root, r->name, &x, e));
+    TRY(http_get_number(root, r->name, &x, e));
     bool low = r->lo_open ? x <= r->lo : x < r->lo;
     bool high = r->hi_open ? x >= r->hi : x > r->hi;
     if (low || high || x != x)
@@ -93,8 +93,8 @@ static enum status parse_sampling(const json_t *root, struct sample_params *s, s
     TRY(parse_range(root, &top_p, &s->top_p, e));
     TRY(parse_range(root, &min_p, &s->min_p, e));
     TRY(parse_range(root, &penalty, &s->repetition_penalty, e));
-    TRY(jin_int(root, "top_k", -1, INT32_MAX, &top_k, e)); /* -1 = off, as elsewhere */
-    TRY(jin_int(root, "seed", INT64_MIN, INT64_MAX, &seed, e));
+    TRY(http_get_int(root, "top_k", -1, INT32_MAX, &top_k, e)); /* -1 = off, as elsewhere */
+    TRY(http_get_int(root, "seed", INT64_MIN, INT64_MAX, &seed, e));
     s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
     /* -1 and no seed mean a fresh one, small enough to survive a client that reads numbers as doubles. */
     s->seed = seed == -1 ? server_random(53) : (uint64_t)seed;
@@ -106,8 +106,8 @@ static enum status parse_sampling(const json_t *root, struct sample_params *s, s
 static enum status parse_max_tokens(const json_t *root, struct reply_job *job, struct err *e)
 {
     int64_t old = 0, now = 0;
-    TRY(jin_int(root, "max_tokens", 1, INT32_MAX, &old, e));
-    TRY(jin_int(root, "max_completion_tokens", 1, INT32_MAX, &now, e));
+    TRY(http_get_int(root, "max_tokens", 1, INT32_MAX, &old, e));
+    TRY(http_get_int(root, "max_completion_tokens", 1, INT32_MAX, &now, e));
     if (old && now && old != now)
         return err_set(e, ST_ARGUMENT, "max_tokens", "max_tokens and max_completion_tokens contradict each other");
     job->max_tokens = (uint32_t)(now ? now : old);
@@ -117,7 +117,7 @@ static enum status parse_max_tokens(const json_t *root, struct reply_job *job, s
 static enum status parse_stop(const json_t *v, const char *field, struct reply_job *job, struct err *e)
 {
     if (!json_is_string(v))
-        return jin_wrong_type(v, field, "a string", e);
+        return http_wrong_type(v, field, "a string", e);
     size_t n = json_string_length(v);
     if (!n || n > LIMIT_STOP_BYTES - 1)
         return err_set(e, ST_ARGUMENT, field, "%s must have between 1 and %u bytes, not %zu", field,
@@ -128,11 +128,11 @@ static enum status parse_stop(const json_t *v, const char *field, struct reply_j
 
 static enum status parse_stops(const json_t *root, struct reply_job *job, struct err *e)
 {
-    const json_t *v = jin_get(root, "stop");
+    const json_t *v = http_get(root, "stop");
     if (!v || json_is_string(v))
         return v ? parse_stop(v, "stop", job, e) : ST_OK;
     if (!json_is_array(v))
-        return jin_wrong_type(v, "stop", "a string or an array of strings", e);
+        return http_wrong_type(v, "stop", "a string or an array of strings", e);
     if (json_array_size(v) > LIMIT_STOPS)
         return err_set(e, ST_ARGUMENT, "stop", "stop has more than %u entries", LIMIT_STOPS);
     for (size_t i = 0; i < json_array_size(v); i++) {
@@ -145,30 +145,30 @@ static enum status parse_stops(const json_t *root, struct reply_job *job, struct
 
 static enum status parse_stream(const json_t *root, struct reply_job *job, struct err *e)
 {
-    TRY(jin_bool(root, "stream", &job->stream, e));
-    const json_t *o = jin_get(root, "stream_options");
+    TRY(http_get_bool(root, "stream", &job->stream, e));
+    const json_t *o = http_get(root, "stream_options");
     if (!o)
         return ST_OK;
     if (!json_is_object(o))
-        return jin_wrong_type(o, "stream_options", "an object", e);
+        return http_wrong_type(o, "stream_options", "an object", e);
     if (!job->stream)
         return err_set(e, ST_ARGUMENT, "stream_options", "stream_options is only allowed when stream is true");
-    enum status st = jin_bool(o, "include_usage", &job->include_usage, e);
+    enum status st = http_get_bool(o, "include_usage", &job->include_usage, e);
     if (st != ST_OK)
         return err_set(e, st, "stream_options.include_usage", "stream_options.include_usage must be a boolean");
     return ST_OK;
 }
 
-enum status oai_parse_common(const json_t *root, struct reply_job *job, struct err *e)
+enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e)
 {
     int64_t n = 1;
-    TRY(oai_refuse_fields(root, refused, e));
+    TRY(openai_refuse_fields(root, refused, e));
     TRY(parse_sampling(root, &job->sampling, e));
     TRY(parse_max_tokens(root, job, e));
     TRY(parse_stops(root, job, e));
     TRY(parse_stream(root, job, e));
-    TRY(jin_int(root, "n", 1, LIMIT_PARTS, &n, e));
-    TRY(jin_bool(root, "ignore_eos", &job->ignore_eos, e));
+    TRY(http_get_int(root, "n", 1, LIMIT_PARTS, &n, e));
+    TRY(http_get_bool(root, "ignore_eos", &job->ignore_eos, e));
     job->n = (uint32_t)n;
     return ST_OK;
 }
@@ -179,7 +179,7 @@ static enum status check_model(const struct server *srv, const json_t *root, boo
 {
     const char *name = NULL;
     size_t n = 0;
-    TRY(jin_string(root, "model", &name, &n, e));
+    TRY(http_get_string(root, "model", &name, &n, e));
     if (!srv->strict_model)
         return ST_OK;
     if (!name)
@@ -190,17 +190,17 @@ static enum status check_model(const struct server *srv, const json_t *root, boo
     return err_set(e, ST_ARGUMENT, "model", "there is no model '%.80s' here, only '%.80s'", name, srv->model);
 }
 
-json_t *oai_body(struct http_call *call)
+json_t *openai_body(struct http_call *call)
 {
     struct err e;
     json_t *root;
     bool other = false;
-    if (jin_parse(call->body.data, call->body.len, &root, &e) != ST_OK) {
-        oai_refuse(call, 0, e.code == ST_ARGUMENT ? "invalid_json" : NULL, &e);
+    if (http_json_parse(call->body.data, call->body.len, &root, &e) != ST_OK) {
+        openai_refuse(call, 0, e.code == ST_ARGUMENT ? "invalid_json" : NULL, &e);
         return NULL;
     }
     if (check_model(call->app, root, &other, &e) != ST_OK) {
-        oai_refuse(call, other ? 404 : 0, other ? "model_not_found" : NULL, &e);
+        openai_refuse(call, other ? 404 : 0, other ? "model_not_found" : NULL, &e);
         json_decref(root);
         return NULL;
     }

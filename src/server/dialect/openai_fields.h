@@ -7,14 +7,14 @@
 #include "base/base.h"
 
 /* The value with which a field asks for nothing; null always does. */
-enum oai_neutral { NEUTRAL_NULL, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FALSE, NEUTRAL_EMPTY };
+enum openai_neutral { NEUTRAL_NULL, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FALSE, NEUTRAL_EMPTY };
 
-struct oai_refused {
+struct openai_refused {
     const char *name; /* NULL ends a table */
-    enum oai_neutral neutral;
+    enum openai_neutral neutral;
 };
 
 /* ST_UNSUPPORTED naming the first field of the table that asks for something. */
-MUST_CHECK enum status oai_refuse_fields(const json_t *root, const struct oai_refused *list, struct err *e);
+MUST_CHECK enum status openai_refuse_fields(const json_t *root, const struct openai_refused *list, struct err *e);
 
 #endif

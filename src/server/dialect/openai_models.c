@@ -7,13 +7,13 @@
 static void write_model(const struct server *srv, struct buf *out)
 {
     buf_adds(out, "{\"id\":");
-    jout_cstr(out, srv->model);
+    http_json_cstr(out, srv->model);
     buf_adds(out, ",\"object\":\"model\",\"created\":");
-    jout_u64(out, (uint64_t)srv->started);
+    http_json_u64(out, (uint64_t)srv->started);
     buf_addf(out, ",\"owned_by\":\"ffwd\",\"context_length\":%u}", engine_context(srv->engine));
 }
 
-void oai_models(struct http_call *call)
+void openai_models(struct http_call *call)
 {
     struct buf body;
     buf_init(&body, 1u << 16);
@@ -24,7 +24,7 @@ void oai_models(struct http_call *call)
     buf_release(&body);
 }
 
-void oai_model(struct http_call *call)
+void openai_model(struct http_call *call)
 {
     const struct server *srv = call->app;
     struct buf body;
@@ -32,7 +32,7 @@ void oai_model(struct http_call *call)
     if (strcmp(call->path_rest, srv->model) != 0) {
         (void)err_set(&e, ST_ARGUMENT, "model", "there is no model '%.80s' here, only '%.80s'", call->path_rest,
                       srv->model);
-        oai_refuse(call, 404, "model_not_found", &e);
+        openai_refuse(call, 404, "model_not_found", &e);
         return;
     }
     buf_init(&body, 1u << 16);

@@ -4,7 +4,7 @@
 #include "server/dialect/openai.h"
 #include "server/http/json_out.h"
 
-uint32_t oai_chars(const char *s, size_t n)
+uint32_t openai_chars(const char *s, size_t n)
 {
     uint32_t count = 0;
     for (size_t i = 0; i < n; i++)
@@ -12,27 +12,27 @@ uint32_t oai_chars(const char *s, size_t n)
     return count;
 }
 
-bool oai_has_logprob(const struct reply *r, const struct event *ev)
+bool openai_has_logprob(const struct reply *r, const struct event *ev)
 {
     if (!r->job.logprobs || ev->kind != EVENT_TOKEN || ev->id < 0)
         return false;
     return r->job.ignore_eos || !tok_is_eos(r->srv->tok, ev->id);
 }
 
-void oai_head(const struct reply *r, const char *object, struct buf *out)
+void openai_head(const struct reply *r, const char *object, struct buf *out)
 {
     buf_adds(out, "{\"id\":");
-    jout_cstr(out, r->call->id);
+    http_json_cstr(out, r->call->id);
     buf_adds(out, ",\"object\":");
-    jout_cstr(out, object);
+    http_json_cstr(out, object);
     buf_adds(out, ",\"created\":");
-    jout_u64(out, (uint64_t)r->created);
+    http_json_u64(out, (uint64_t)r->created);
     buf_adds(out, ",\"model\":");
-    jout_cstr(out, r->srv->model);
+    http_json_cstr(out, r->srv->model);
     buf_adds(out, ",");
 }
 
-void oai_finish(const struct reply_part *p, struct buf *out)
+void openai_finish(const struct reply_part *p, struct buf *out)
 {
     buf_addf(out, "\"%s\"", finish_name(p->result.finish));
 }
@@ -67,7 +67,7 @@ static struct sums add_up(const struct reply *r)
     return s;
 }
 
-void oai_usage(const struct reply *r, struct buf *out)
+void openai_usage(const struct reply *r, struct buf *out)
 {
     const struct sums s = add_up(r);
     buf_addf(out, "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,",
@@ -76,10 +76,10 @@ void oai_usage(const struct reply *r, struct buf *out)
     buf_addf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%llu},", (unsigned long long)s.cached);
     buf_addf(out, "\"ffwd\":{\"steps\":%llu,\"head_positions\":%llu,\"seed\":%llu,\"queue_s\":",
              (unsigned long long)s.steps, (unsigned long long)s.heads, (unsigned long long)r->job.sampling.seed);
-    jout_fixed(out, s.queue);
+    http_json_fixed(out, s.queue);
     buf_adds(out, ",\"prefill_s\":");
-    jout_fixed(out, s.prefill);
+    http_json_fixed(out, s.prefill);
     buf_adds(out, ",\"decode_s\":");
-    jout_fixed(out, s.decode);
+    http_json_fixed(out, s.decode);
     buf_adds(out, "}}");
 }

@@ -26,7 +26,7 @@ static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, c
     buf_init(&call->body, LIMIT_BODY);
     buf_init(&call->out, LIMIT_REPLY);
     *con_cls = call;
-    keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
+    http_keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
     http_find_route(call, method, url);
     if (!http_check_length(call))
         return MHD_YES;
@@ -39,7 +39,7 @@ static enum MHD_Result finish_call(struct http_call *call)
 {
     struct http *h = call->http;
     struct err e;
-    keeper_deadline(h->keeper, call->slot, 0);
+    http_keeper_deadline(h->keeper, call->slot, 0);
     (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     call->counted = true;
     atomic_fetch_add(&h->under_way, 1);
@@ -85,7 +85,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         call->release(call);
     http_drop_body(call);
     buf_release(&call->out);
-    keeper_deadline(h->keeper, call->slot, h->cfg.head_s);
+    http_keeper_deadline(h->keeper, call->slot, h->cfg.head_s);
     if (call->counted)
         atomic_fetch_sub(&h->under_way, 1);
     free(call);
@@ -96,15 +96,15 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
 {
     struct http *h = cls;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        keeper_give(h->keeper, *socket_context);
+        http_keeper_give(h->keeper, *socket_context);
         *socket_context = NULL;
         return;
     }
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct keeper_slot *slot = info ? keeper_take(h->keeper, info->connect_fd) : NULL;
+    struct http_keeper_slot *slot = info ? http_keeper_take(h->keeper, info->connect_fd) : NULL;
     if (!slot && info)
         shutdown(info->connect_fd, SHUT_RDWR); /* nobody would watch it */
-    keeper_deadline(h->keeper, slot, h->cfg.head_s);
+    http_keeper_deadline(h->keeper, slot, h->cfg.head_s);
     *socket_context = slot;
 }
 
@@ -137,11 +137,11 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
         free(h);
         return err_errno(e, ST_IO, "", "cannot start the server");
     }
-    st = keeper_new(&h->keeper, e);
+    st = http_keeper_new(&h->keeper, e);
     if (st == ST_OK && !(h->daemon = start_daemon(h)))
         st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
     if (st != ST_OK) {
-        keeper_free(h->keeper);
+        http_keeper_free(h->keeper);
         close(h->stop_fd);
         free(h);
         return st;
@@ -180,7 +180,7 @@ void http_free(struct http *h, uint32_t grace_s)
     MHD_stop_daemon(h->daemon);
     if (fd >= 0)
         close(fd);
-    keeper_free(h->keeper);
+    http_keeper_free(h->keeper);
     close(h->stop_fd);
     free(h);
 }

@@ -21,7 +21,7 @@
 
 struct http;
 struct http_call;
-struct keeper_slot;
+struct http_keeper_slot;
 
 typedef void http_handler(struct http_call *call);
 
@@ -53,7 +53,7 @@ enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING };
 struct http_call {
     struct http *http;
     struct MHD_Connection *conn;
-    struct keeper_slot *slot;
+    struct http_keeper_slot *slot;
     void *app;                      /* http_config.app */
     const struct http_route *route; /* NULL: `refusal` says why */
     const char *path_rest;          /* what follows a route path that ends in '/', else "" */

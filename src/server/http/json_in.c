@@ -6,7 +6,7 @@
 
 #include "server/limits.h"
 
-enum status jin_scan(const char *s, size_t n, struct err *e)
+enum status http_json_scan(const char *s, size_t n, struct err *e)
 {
     uint32_t depth = 0, values = 1;
     bool string = false;
@@ -36,14 +36,14 @@ enum status jin_scan(const char *s, size_t n, struct err *e)
     return ST_OK;
 }
 
-enum status jin_parse(const char *s, size_t n, json_t **out, struct err *e)
+enum status http_json_parse(const char *s, size_t n, json_t **out, struct err *e)
 {
     const size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
     json_error_t je;
     *out = NULL;
     if (!n)
         return err_set(e, ST_ARGUMENT, "", "the body is empty; a JSON object was expected");
-    TRY(jin_scan(s, n, e));
+    TRY(http_json_scan(s, n, e));
     json_t *root = json_loadb(s, n, flags, &je);
     if (!root && json_error_code(&je) == json_error_numeric_overflow)
         root = json_loadb(s, n, flags | JSON_DECODE_INT_AS_REAL, &je);
@@ -58,13 +58,13 @@ enum status jin_parse(const char *s, size_t n, json_t **out, struct err *e)
     return ST_OK;
 }
 
-const json_t *jin_get(const json_t *o, const char *key)
+const json_t *http_get(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
     return json_is_null(v) ? NULL : v;
 }
 
-const char *jin_type_name(const json_t *v)
+const char *http_json_type(const json_t *v)
 {
     if (!v)
         return "nothing";
@@ -86,40 +86,40 @@ const char *jin_type_name(const json_t *v)
     }
 }
 
-enum status jin_wrong_type(const json_t *v, const char *key, const char *want, struct err *e)
+enum status http_wrong_type(const json_t *v, const char *key, const char *want, struct err *e)
 {
-    return err_set(e, ST_ARGUMENT, key, "%s must be %s, not %s", key, want, jin_type_name(v));
+    return err_set(e, ST_ARGUMENT, key, "%s must be %s, not %s", key, want, http_json_type(v));
 }
 
-enum status jin_bool(const json_t *o, const char *key, bool *v, struct err *e)
+enum status http_get_bool(const json_t *o, const char *key, bool *v, struct err *e)
 {
-    const json_t *j = jin_get(o, key);
+    const json_t *j = http_get(o, key);
     if (!j)
         return ST_OK;
     if (!json_is_boolean(j))
-        return jin_wrong_type(j, key, "a boolean", e);
+        return http_wrong_type(j, key, "a boolean", e);
     *v = json_is_true(j);
     return ST_OK;
 }
 
-enum status jin_number(const json_t *o, const char *key, double *v, struct err *e)
+enum status http_get_number(const json_t *o, const char *key, double *v, struct err *e)
 {
-    const json_t *j = jin_get(o, key);
+    const json_t *j = http_get(o, key);
     if (!j)
         return ST_OK;
     if (!json_is_number(j))
-        return jin_wrong_type(j, key, "a number", e);
+        return http_wrong_type(j, key, "a number", e);
     *v = json_number_value(j);
     return ST_OK;
 }
 
-enum status jin_int(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *v, struct err *e)
+enum status http_get_int(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *v, struct err *e)
 {
-    const json_t *j = jin_get(o, key);
+    const json_t *j = http_get(o, key);
     if (!j)
         return ST_OK;
     if (!json_is_number(j))
-        return jin_wrong_type(j, key, "an integer", e);
+        return http_wrong_type(j, key, "an integer", e);
     int64_t x;
     if (json_is_integer(j)) {
         x = json_integer_value(j);
@@ -138,13 +138,13 @@ enum status jin_int(const json_t *o, const char *key, int64_t lo, int64_t hi, in
     return ST_OK;
 }
 
-enum status jin_string(const json_t *o, const char *key, const char **v, size_t *n, struct err *e)
+enum status http_get_string(const json_t *o, const char *key, const char **v, size_t *n, struct err *e)
 {
-    const json_t *j = jin_get(o, key);
+    const json_t *j = http_get(o, key);
     if (!j)
         return ST_OK;
     if (!json_is_string(j))
-        return jin_wrong_type(j, key, "a string", e);
+        return http_wrong_type(j, key, "a string", e);
     *v = json_string_value(j);
     *n = json_string_length(j);
     return ST_OK;

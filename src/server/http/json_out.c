@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-size_t utf8_char(const char *s, size_t n)
+size_t http_utf8_char(const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;
     if (!n)
@@ -23,10 +23,10 @@ size_t utf8_char(const char *s, size_t n)
     return len;
 }
 
-bool utf8_valid(const char *s, size_t n)
+bool http_utf8_valid(const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        size_t len = utf8_char(s + i, n - i);
+        size_t len = http_utf8_char(s + i, n - i);
         if (!len)
             return false;
         i += len;
@@ -57,13 +57,13 @@ static void escape(struct buf *b, unsigned char c)
     }
 }
 
-void jout_str(struct buf *b, const char *s, size_t n)
+void http_json_str(struct buf *b, const char *s, size_t n)
 {
     size_t from = 0; /* s[from, i) is copied as it is */
     buf_adds(b, "\"");
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)s[i];
-        size_t len = utf8_char(s + i, n - i);
+        size_t len = http_utf8_char(s + i, n - i);
         if (len && c >= 0x20 && c != '"' && c != '\\') {
             i += len;
             continue;
@@ -80,21 +80,21 @@ void jout_str(struct buf *b, const char *s, size_t n)
     buf_adds(b, "\"");
 }
 
-void jout_cstr(struct buf *b, const char *s)
+void http_json_cstr(struct buf *b, const char *s)
 {
     if (s)
-        jout_str(b, s, strlen(s));
+        http_json_str(b, s, strlen(s));
     else
         buf_adds(b, "null");
 }
 
-void jout_u64(struct buf *b, uint64_t v)
+void http_json_u64(struct buf *b, uint64_t v)
 {
     buf_addf(b, "%llu", (unsigned long long)v);
 }
 
 /* printf's %f would write the locale's decimal point, and the program that embeds us may have set one. */
-void jout_fixed(struct buf *b, double v)
+void http_json_fixed(struct buf *b, double v)
 {
     if (!isfinite(v) || fabs(v) > 1e12)
         v = -9999.0;

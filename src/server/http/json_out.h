@@ -14,16 +14,16 @@
 #include "base/base.h"
 
 /* A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
-void jout_str(struct buf *b, const char *s, size_t n);
-void jout_cstr(struct buf *b, const char *s); /* the same; NULL is written as null */
+void http_json_str(struct buf *b, const char *s, size_t n);
+void http_json_cstr(struct buf *b, const char *s); /* the same; NULL is written as null */
 
-void jout_u64(struct buf *b, uint64_t v);
+void http_json_u64(struct buf *b, uint64_t v);
 
 /* With six decimals, whatever the locale; values that JSON has no word for become -9999.000000, as in OpenAI's API. */
-void jout_fixed(struct buf *b, double v);
+void http_json_fixed(struct buf *b, double v);
 
 /* Length of the UTF-8 character at s[n], or 0 when the bytes there are not one (overlong forms and surrogates are not). */
-size_t utf8_char(const char *s, size_t n);
-bool utf8_valid(const char *s, size_t n);
+size_t http_utf8_char(const char *s, size_t n);
+bool http_utf8_valid(const char *s, size_t n);
 
 #endif

@@ -9,26 +9,26 @@
 
 #include "server/limits.h"
 
-struct keeper_slot {
+struct http_keeper_slot {
     int fd;            /* -1 = free */
     uint64_t deadline; /* clock_ns(); 0 = none */
 };
 
-struct keeper {
+struct http_keeper {
     pthread_t thread;
     pthread_mutex_t lock; /* over everything below; held for a pass over the table at most */
     pthread_cond_t wake;
     bool stop;
-    struct keeper_slot slots[LIMIT_CONNECTIONS + 16]; /* some more: closed ones are given back a little late */
+    struct http_keeper_slot slots[LIMIT_CONNECTIONS + 16]; /* some more: closed ones are given back a little late */
 };
 
-#define SLOTS (sizeof ((struct keeper *)0)->slots / sizeof(struct keeper_slot))
+#define SLOTS (sizeof ((struct http_keeper *)0)->slots / sizeof(struct http_keeper_slot))
 
-static void shut_late(struct keeper *k)
+static void shut_late(struct http_keeper *k)
 {
     uint64_t now = clock_ns();
     for (size_t i = 0; i < SLOTS; i++) {
-        struct keeper_slot *s = &k->slots[i];
+        struct http_keeper_slot *s = &k->slots[i];
         if (s->fd >= 0 && s->deadline && s->deadline <= now) {
             shutdown(s->fd, SHUT_RDWR);
             s->deadline = 0;
@@ -38,7 +38,7 @@ static void shut_late(struct keeper *k)
 
 static void *keep(void *arg)
 {
-    struct keeper *k = arg;
+    struct http_keeper *k = arg;
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
         struct timespec at;
@@ -51,10 +51,10 @@ static void *keep(void *arg)
     return NULL;
 }
 
-enum status keeper_new(struct keeper **out, struct err *e)
+enum status http_keeper_new(struct http_keeper **out, struct err *e)
 {
     *out = NULL;
-    struct keeper *k = calloc(1, sizeof *k);
+    struct http_keeper *k = calloc(1, sizeof *k);
     if (!k)
         return err_set(e, ST_NO_MEMORY, "", "no memory for the table of connections");
     for (size_t i = 0; i < SLOTS; i++)
@@ -75,7 +75,7 @@ enum status keeper_new(struct keeper **out, struct err *e)
     return ST_OK;
 }
 
-void keeper_free(struct keeper *k)
+void http_keeper_free(struct http_keeper *k)
 {
     if (!k)
         return;
@@ -89,20 +89,20 @@ void keeper_free(struct keeper *k)
     free(k);
 }
 
-struct keeper_slot *keeper_take(struct keeper *k, int fd)
+struct http_keeper_slot *http_keeper_take(struct http_keeper *k, int fd)
 {
-    struct keeper_slot *found = NULL;
+    struct http_keeper_slot *found = NULL;
     pthread_mutex_lock(&k->lock);
     for (size_t i = 0; i < SLOTS && !found; i++)
         if (k->slots[i].fd < 0)
             found = &k->slots[i];
     if (found)
-        *found = (struct keeper_slot){.fd = fd};
+        *found = (struct http_keeper_slot){.fd = fd};
     pthread_mutex_unlock(&k->lock);
     return found;
 }
 
-void keeper_give(struct keeper *k, struct keeper_slot *s)
+void http_keeper_give(struct http_keeper *k, struct http_keeper_slot *s)
 {
     if (!s)
         return;
@@ -111,7 +111,7 @@ void keeper_give(struct keeper *k, struct keeper_slot *s)
     pthread_mutex_unlock(&k->lock);
 }
 
-void keeper_deadline(struct keeper *k, struct keeper_slot *s, uint32_t seconds)
+void http_keeper_deadline(struct http_keeper *k, struct http_keeper_slot *s, uint32_t seconds)
 {
     if (!s)
         return;

@@ -16,17 +16,17 @@
 
 #include "base/base.h"
 
-struct keeper;
-struct keeper_slot;
+struct http_keeper;
+struct http_keeper_slot;
 
-MUST_CHECK enum status keeper_new(struct keeper **out, struct err *e);
-void keeper_free(struct keeper *k);
+MUST_CHECK enum status http_keeper_new(struct http_keeper **out, struct err *e);
+void http_keeper_free(struct http_keeper *k);
 
 /* NULL when all places are taken. */
-struct keeper_slot *keeper_take(struct keeper *k, int fd);
-void keeper_give(struct keeper *k, struct keeper_slot *s); /* NULL is fine */
+struct http_keeper_slot *http_keeper_take(struct http_keeper *k, int fd);
+void http_keeper_give(struct http_keeper *k, struct http_keeper_slot *s); /* NULL is fine */
 
 /* The socket is shut `seconds` from now unless this is called again; 0 = no deadline. NULL is fine. */
-void keeper_deadline(struct keeper *k, struct keeper_slot *s, uint32_t seconds);
+void http_keeper_deadline(struct http_keeper *k, struct http_keeper_slot *s, uint32_t seconds);
 
 #endif

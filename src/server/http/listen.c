@@ -42,7 +42,7 @@ static int open_one(const struct addrinfo *a)
     return -1;
 }
 
-enum status listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, struct err *e)
+enum status http_listen(const char *host, uint16_t port, int *fd, uint16_t *bound, struct err *e)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
     char service[8];

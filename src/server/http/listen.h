@@ -8,6 +8,6 @@
 
 /* Binds host:port (port 0 = any free one) and listens. On success the caller owns *fd, *bound is the port. ST_IO when
  * the address is taken or not ours, ST_ARGUMENT when host is no address or name. */
-MUST_CHECK enum status listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, struct err *e);
+MUST_CHECK enum status http_listen(const char *host, uint16_t port, int *fd, uint16_t *bound, struct err *e);
 
 #endif

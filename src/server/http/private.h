@@ -10,7 +10,7 @@
 struct http {
     struct http_config cfg;
     struct MHD_Daemon *daemon;
-    struct keeper *keeper;
+    struct http_keeper *keeper;
     int stop_fd;             /* eventfd; readable once waits are to end */
     atomic_bool stopping;    /* no new request is taken */
     atomic_uint under_way;   /* calls whose request is complete and whose reply is not */

@@ -1,0 +1,817 @@
+/*
+ * server: JSON in and out, the fields of the OpenAI API, and the whole way of a request over real sockets.
+ *
+ * Engine and text library are replaced: a token is a byte, and what the engine does is written in the prompt's first
+ * word (see script()), so that every outcome can be had at once and without a model.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/dialect/openai.h"
+#include "server/http/json_in.h"
+#include "server/http/json_out.h"
+#include "server/server.h"
+
+/* ---- the text library's place ---- */
+
+static const char all_bytes[256] = {0};
+struct chat_template {
+    int unused;
+};
+
+size_t tok_vocab(const struct tok *t)
+{
+    (void)t;
+    return 256;
+}
+
+bool tok_is_eos(const struct tok *t, tok_id id)
+{
+    (void)t;
+    return id == 0;
+}
+
+const char *tok_bytes(const struct tok *t, tok_id id, size_t *n)
+{
+    static char bytes[256];
+    (void)t;
+    (void)all_bytes;
+    bytes[id] = (char)id;
+    *n = 1;
+    return &bytes[id];
+}
+
+enum status tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags, tok_id **ids, size_t *count,
+                       struct err *e)
+{
+    (void)t;
+    (void)flags;
+    (void)e;
+    *ids = calloc(n + 1, sizeof **ids);
+    *count = n;
+    for (size_t i = 0; i < n; i++)
+        (*ids)[i] = (unsigned char)text[i];
+    return ST_OK;
+}
+
+void tok_ids_free(tok_id *ids, size_t count)
+{
+    (void)count;
+    free(ids);
+}
+
+enum status chat_template_new(struct chat_template **out, const char *source, size_t n, struct err *e)
+{
+    (void)source;
+    (void)n;
+    (void)e;
+    *out = calloc(1, sizeof **out);
+    return ST_OK;
+}
+
+void chat_template_free(struct chat_template *c)
+{
+    free(c);
+}
+
+/* The prompt is the first message's content. */
+enum status chat_template_render(const struct chat_template *c, const struct tok *t, const char *vars, size_t n,
+                                 int64_t unix_time, struct text_rendering *out, struct err *e)
+{
+    (void)c;
+    (void)t;
+    (void)unix_time;
+    (void)e;
+    json_t *v = json_loadb(vars, n, JSON_ALLOW_NUL, NULL);
+    const json_t *text = json_object_get(json_array_get(json_object_get(v, "messages"), 0), "content");
+    *out = (struct text_rendering){.n = json_string_length(text)};
+    out->text = malloc(out->n + 1);
+    memcpy(out->text, json_string_value(text), out->n + 1);
+    json_decref(v);
+    return ST_OK;
+}
+
+void text_rendering_release(struct text_rendering *r)
+{
+    free(r->text);
+}
+
+enum status tok_encode_rendering(const struct tok *t, const struct text_rendering *r, tok_id **ids, size_t *count,
+                                 struct err *e)
+{
+    return tok_encode(t, r->text, r->n, 0, ids, count, e);
+}
+
+/* ---- the engine's place ---- */
+
+#define SLOTS 512
+
+struct slot {
+    bool used;
+    int fd;
+    char script[32];
+    const char *says; /* what is still to be said, NUL-terminated */
+    uint32_t said, max, choice, logprobs;
+    bool ended;
+    enum finish finish;
+    struct err err;
+};
+
+static struct slot slots[SLOTS];
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint submitted, closed;
+
+/* "hang": never says anything; "busy", "long", "never": refused; "fail": fails at once; "tear": fails after "Hel";
+ * "utf8": bytes that are no characters; "endless": talks until closed; anything else: "Hello, \"world\"\n". */
+static const char *script(const char *s)
+{
+    if (strcmp(s, "hang") == 0 || strcmp(s, "fail") == 0)
+        return "";
+    if (strcmp(s, "tear") == 0)
+        return "Hel";
+    if (strcmp(s, "utf8") == 0)
+        return "a\xFF\xC3";
+    return "Hello, \"world\"\n";
+}
+
+enum status engine_submit(struct engine *en, const struct request *rq, request_id *id, struct err *e)
+{
+    struct slot s = {.used = true, .max = rq->max_tokens, .choice = rq->sampling.choice, .logprobs = rq->logprobs};
+    (void)en;
+    for (uint32_t i = 0; i < rq->prompt_n && i < sizeof s.script - 1 && rq->prompt[i] != ' '; i++)
+        s.script[i] = (char)rq->prompt[i];
+    if (strcmp(s.script, "busy") == 0) {
+        err_set(e, ST_BUSY, "", "the queue is full");
+        e->retry_after = 7;
+        return ST_BUSY;
+    }
+    if (strcmp(s.script, "long") == 0)
+        return err_set(e, ST_TOO_LONG, "", "the prompt has %u tokens, the context 3", rq->prompt_n);
+    if (strcmp(s.script, "never") == 0)
+        return err_set(e, ST_NEVER_FITS, "max_tokens", "prompt and max_tokens do not fit");
+    s.says = script(s.script);
+    s.fd = eventfd(strcmp(s.script, "hang") != 0, EFD_NONBLOCK | EFD_CLOEXEC);
+    pthread_mutex_lock(&slots_lock);
+    size_t i = 0;
+    while (i < SLOTS && slots[i].used)
+        i++;
+    assert_true(i < SLOTS);
+    slots[i] = s;
+    pthread_mutex_unlock(&slots_lock);
+    *id = i + 1;
+    atomic_fetch_add(&submitted, 1);
+    return ST_OK;
+}
+
+size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n)
+{
+    struct slot *s = &slots[id - 1];
+    (void)en;
+    (void)n;
+    if (s->ended || strcmp(s->script, "hang") == 0)
+        return 0;
+    bool endless = strcmp(s->script, "endless") == 0;
+    if (endless && !*s->says)
+        s->says = script(s->script);
+    *out = (struct event){.kind = EVENT_TOKEN, .logprob = -0.5f};
+    if (*s->says && (!s->max || s->said < s->max)) {
+        out->id = (unsigned char)*s->says;
+        out->text[0] = *s->says++;
+        out->text_n = 1;
+        out->top_n = s->logprobs ? s->logprobs - 1 : 0;
+        for (uint32_t i = 0; i < out->top_n; i++)
+            out->top[i] = (struct event_logprob){(tok_id)('a' + i), -1.0f - (float)i};
+        s->said++;
+        return 1;
+    }
+    s->ended = true;
+    s->finish = *s->says ? FINISH_LENGTH : FINISH_STOP;
+    if (strcmp(s->script, "fail") == 0 || strcmp(s->script, "tear") == 0) {
+        s->finish = FINISH_ERROR;
+        (void)err_set(&s->err, ST_STEP_FAILED, "", "the model's values are not finite");
+    }
+    out->kind = EVENT_END;
+    return 1;
+}
+
+int engine_fd(struct engine *en, request_id id)
+{
+    (void)en;
+    return slots[id - 1].fd;
+}
+
+void engine_result(struct engine *en, request_id id, struct request_result *out)
+{
+    const struct slot *s = &slots[id - 1];
+    (void)en;
+    *out = (struct request_result){.finish = s->finish, .err = s->err};
+    out->usage = (struct request_usage){.prompt_tokens = 5, .completion_tokens = s->said, .cached_tokens = 2};
+}
+
+void engine_close(struct engine *en, request_id id)
+{
+    (void)en;
+    pthread_mutex_lock(&slots_lock);
+    close(slots[id - 1].fd);
+    slots[id - 1].used = false;
+    pthread_mutex_unlock(&slots_lock);
+    atomic_fetch_add(&closed, 1);
+}
+
+uint32_t engine_context(const struct engine *en)
+{
+    (void)en;
+    return 3;
+}
+
+void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
+{
+    (void)en;
+    *running = atomic_load(&submitted) - atomic_load(&closed);
+    *waiting = 0;
+}
+
+const char *finish_name(enum finish f)
+{
+    return f == FINISH_STOP ? "stop" : f == FINISH_LENGTH ? "length" : "error";
+}
+
+/* ---- JSON ---- */
+
+static void check_str(const char *s, size_t n, const char *want)
+{
+    struct buf b;
+    buf_init(&b, 4096);
+    http_json_str(&b, s, n);
+    assert_string_equal(b.data, want);
+    buf_release(&b);
+}
+
+static void test_json_str(void **state)
+{
+    (void)state;
+    check_str(NULL, 0, "\"\"");
+    check_str("a\"\\/\b\n\x1f\0z", 10, "\"a\\\"\\\\/\\u0008\\n\\u001f\\u0000z\\u0000\"");
+    check_str("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\x7f", 10, "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\x7f\"");
+    /* lone continuation, overlong, surrogate, beyond U+10FFFF, cut off */
+    check_str("\x80", 1, "\"\xEF\xBF\xBD\"");
+    check_str("\xC0\xAF", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    check_str("\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    check_str("\xF4\x90\x80\x80", 4, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    check_str("x\xE2\x82", 3, "\"x\xEF\xBF\xBD\xEF\xBF\xBD\"");
+}
+
+static void check_fixed(double v, const char *want)
+{
+    struct buf b;
+    buf_init(&b, 100);
+    http_json_fixed(&b, v);
+    assert_string_equal(b.data, want);
+    buf_release(&b);
+}
+
+static void test_json_fixed(void **state)
+{
+    (void)state;
+    check_fixed(0, "0.000000");
+    check_fixed(-0.5, "-0.500000");
+    check_fixed(-1e-9, "0.000000");
+    check_fixed(12345.6789, "12345.678900");
+    check_fixed(-__builtin_inf(), "-9999.000000");
+    check_fixed(__builtin_nan(""), "-9999.000000");
+}
+
+static void check_parse(const char *s, size_t n, enum status want)
+{
+    struct err e = {0};
+    json_t *v;
+    enum status st = http_json_parse(s, n, &v, &e);
+    if (st != want)
+        fail_msg("%.60s: %s, not %s", s, status_name(st), status_name(want));
+    assert_true((st == ST_OK) == (v != NULL));
+    json_decref(v);
+}
+
+static void test_json_parse(void **state)
+{
+    (void)state;
+    check_parse("{}", 2, ST_OK);
+    check_parse("{\"a\":\"\\u0000\"}", 14, ST_OK);
+    check_parse("{\"a\":18446744073709551615}", 26, ST_OK);
+    check_parse(NULL, 0, ST_ARGUMENT);
+    check_parse("[]", 2, ST_ARGUMENT);
+    check_parse("{\"a\":1,\"a\":2}", 13, ST_ARGUMENT);
+    check_parse("{\"a\":\"\\ud800\"}", 14, ST_ARGUMENT);
+    check_parse("{\"a\":\"\xFF\"}", 9, ST_ARGUMENT);
+    check_parse("{\"a\":1e999}", 11, ST_ARGUMENT);
+    check_parse("{} x", 4, ST_ARGUMENT);
+    char deep[600];
+    memset(deep, '[', sizeof deep);
+    check_parse(deep, sizeof deep, ST_TOO_LONG);
+    deep[0] = '{';
+    memcpy(deep + 1, "\"a\":", 4);
+    memset(deep + 5, '[', 127);
+    memset(deep + 132, ']', 127);
+    deep[259] = '}';
+    check_parse(deep, 260, ST_OK);
+    size_t many = 3u << 20;
+    char *commas = malloc(many);
+    memset(commas, ',', many);
+    check_parse(commas, many, ST_TOO_LONG);
+    memset(commas, 'x', many); /* in a string, nothing counts */
+    memcpy(commas, "{\"a\":\"", 6);
+    memset(commas + 6, '[', many / 2);
+    memcpy(commas + many - 2, "\"}", 2);
+    check_parse(commas, many, ST_OK);
+    free(commas);
+}
+
+/* ---- fields ---- */
+
+static enum status parse(const char *s, bool chat, struct reply_job *job, struct err *e)
+{
+    struct openai_chat_request rq;
+    server_job_init(job);
+    assert_int_equal(http_json_parse(s, strlen(s), &job->root, e), ST_OK);
+    return chat ? openai_parse_chat(job->root, job, &rq, e) : openai_parse_completions(job->root, job, e);
+}
+
+static void test_fields(void **state)
+{
+    (void)state;
+    struct reply_job job;
+    struct err e = {0};
+    assert_int_equal(parse("{\"max_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,\"seed\":9,"
+                           "\"repetition_penalty\":1.5,\"stop\":[\"a\",\"b\\u0000c\"],\"stream\":true,\"n\":3,"
+                           "\"stream_options\":{\"include_usage\":true},\"logprobs\":true,\"top_logprobs\":2,"
+                           "\"tools\":null,\"presence_penalty\":0.0,\"logit_bias\":{},\"user\":5,\"unknown\":[1],"
+                           "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\"}",
+                           true, &job, &e),
+                     ST_OK);
+    assert_int_equal(job.max_tokens, 7);
+    assert_true(job.sampling.temperature == 0 && job.sampling.top_p == 0.5f && job.sampling.top_k == 0);
+    assert_true(job.sampling.seed == 9 && job.sampling.repetition_penalty == 1.5f && job.sampling.min_p == 0.1f);
+    assert_true(job.stops_n == 2 && job.stops[1].n == 3 && memcmp(job.stops[1].s, "b\0c", 3) == 0);
+    assert_true(job.stream && job.include_usage && job.n == 3 && job.logprobs == 3);
+    server_job_release(&job);
+
+    assert_int_equal(parse("{\"logprobs\":0,\"stop\":\"x\",\"max_completion_tokens\":16.0,\"echo\":false}", false, &job, &e),
+                     ST_OK);
+    assert_true(job.logprobs == 1 && job.stops_n == 1 && job.max_tokens == 16);
+    assert_true(job.sampling.temperature == 1 && job.sampling.top_p == 1 && job.sampling.seed < 1ull << 53);
+    uint64_t seed = job.sampling.seed;
+    server_job_release(&job);
+    assert_int_equal(parse("{\"seed\":null}", true, &job, &e), ST_OK);
+    assert_true(job.sampling.seed != seed && job.logprobs == 0 && job.max_tokens == 0);
+    server_job_release(&job);
+}
+
+static void check_refused(const char *s, bool chat, enum status want, const char *field)
+{
+    struct reply_job job;
+    struct err e = {0};
+    enum status st = parse(s, chat, &job, &e);
+    if (st != want || strcmp(e.field, field) != 0)
+        fail_msg("%s: %s '%s', not %s '%s'", s, status_name(st), e.field, status_name(want), field);
+    server_job_release(&job);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *field;
+        enum status code;
+    } both[] = {
+        {"{\"temperature\":\"hot\"}", "temperature", ST_ARGUMENT},
+        {"{\"temperature\":-0.1}", "temperature", ST_ARGUMENT},
+        {"{\"temperature\":true}", "temperature", ST_ARGUMENT},
+        {"{\"top_p\":0}", "top_p", ST_ARGUMENT},
+        {"{\"top_p\":1.01}", "top_p", ST_ARGUMENT},
+        {"{\"min_p\":1}", "min_p", ST_ARGUMENT},
+        {"{\"top_k\":1.5}", "top_k", ST_ARGUMENT},
+        {"{\"max_tokens\":0}", "max_tokens", ST_ARGUMENT},
+        {"{\"max_tokens\":\"5\"}", "max_tokens", ST_ARGUMENT},
+        {"{\"max_tokens\":5,\"max_completion_tokens\":6}", "max_tokens", ST_ARGUMENT},
+        {"{\"seed\":18446744073709551615}", "seed", ST_ARGUMENT},
+        {"{\"seed\":0.5}", "seed", ST_ARGUMENT},
+        {"{\"n\":0}", "n", ST_ARGUMENT},
+        {"{\"n\":1000}", "n", ST_ARGUMENT},
+        {"{\"stop\":[\"\"]}", "stop[0]", ST_ARGUMENT},
+        {"{\"stop\":[\"a\",5]}", "stop[1]", ST_ARGUMENT},
+        {"{\"stop\":{}}", "stop", ST_ARGUMENT},
+        {"{\"stop\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", "stop", ST_ARGUMENT},
+        {"{\"stream\":1}", "stream", ST_ARGUMENT},
+        {"{\"stream_options\":{\"include_usage\":true}}", "stream_options", ST_ARGUMENT},
+        {"{\"stream\":true,\"stream_options\":{\"include_usage\":1}}", "stream_options.include_usage", ST_ARGUMENT},
+        {"{\"presence_penalty\":0.5}", "presence_penalty", ST_UNSUPPORTED},
+        {"{\"presence_penalty\":\"x\"}", "presence_penalty", ST_ARGUMENT},
+        {"{\"logit_bias\":{\"5\":1}}", "logit_bias", ST_UNSUPPORTED},
+        {"{\"guided_json\":{}}", "guided_json", ST_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+        check_refused(both[i].body, true, both[i].code, both[i].field);
+        check_refused(both[i].body, false, both[i].code, both[i].field);
+    }
+    check_refused("{\"response_format\":{\"type\":\"json_object\"}}", true, ST_UNSUPPORTED, "response_format");
+    check_refused("{\"response_format\":{}}", true, ST_ARGUMENT, "response_format.type");
+    check_refused("{\"response_format\":\"text\"}", true, ST_ARGUMENT, "response_format");
+    check_refused("{\"tool_choice\":\"required\"}", true, ST_UNSUPPORTED, "tool_choice");
+    check_refused("{\"tool_choice\":{\"type\":\"function\"}}", true, ST_UNSUPPORTED, "tool_choice");
+    check_refused("{\"tools\":{}}", true, ST_ARGUMENT, "tools");
+    check_refused("{\"tools\":[1],\"parallel_tool_calls\":false}", true, ST_UNSUPPORTED, "parallel_tool_calls");
+    check_refused("{\"tools\":[{\"function\":{\"strict\":true}}]}", true, ST_UNSUPPORTED, "tools[0].function.strict");
+    check_refused("{\"top_logprobs\":1}", true, ST_ARGUMENT, "top_logprobs");
+    check_refused("{\"logprobs\":true,\"top_logprobs\":21}", true, ST_ARGUMENT, "top_logprobs");
+    check_refused("{\"modalities\":[\"audio\"]}", true, ST_UNSUPPORTED, "modalities");
+    check_refused("{\"logprobs\":true}", false, ST_ARGUMENT, "logprobs");
+    check_refused("{\"echo\":true}", false, ST_UNSUPPORTED, "echo");
+    check_refused("{\"suffix\":\"x\"}", false, ST_UNSUPPORTED, "suffix");
+    check_refused("{\"best_of\":2}", false, ST_UNSUPPORTED, "best_of");
+}
+
+/* ---- over sockets ---- */
+
+struct live {
+    struct server *server;
+    struct chat *chat;
+};
+
+static void start(struct live *l, bool strict)
+{
+    struct err e = {0};
+    assert_int_equal(chat_new(&l->chat, NULL, "tools", 5, &e), ST_OK);
+    struct server_config cfg = {
+        .chat = l->chat, .model = "some/model", .strict_model = strict, .idle_s = 1, .request_s = 2};
+    if (server_start(&l->server, &cfg, &e) != ST_OK)
+        fail_msg("%s", e.text);
+}
+
+static void stop(struct live *l)
+{
+    server_stop(l->server, 1);
+    chat_free(l->chat);
+    assert_int_equal(atomic_load(&submitted), atomic_load(&closed));
+}
+
+static int dial(const struct live *l)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(server_port(l->server))};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    return fd;
+}
+
+static void say(int fd, const char *s)
+{
+    size_t n = strlen(s);
+    assert_int_equal(send(fd, s, n, MSG_NOSIGNAL), n);
+}
+
+/* Reads until the server closes; the caller frees. Fails after ten seconds. */
+static char *hear(int fd)
+{
+    size_t n = 0, cap = 1 << 16;
+    char *s = malloc(cap);
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, 10000) != 1)
+            fail_msg("no reply");
+        ssize_t got = recv(fd, s + n, cap - 1 - n, 0);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+        if (n + 1 == cap)
+            s = realloc(s, cap *= 2);
+    }
+    s[n] = 0;
+    close(fd);
+    return s;
+}
+
+static char *post(const struct live *l, const char *path, const char *body)
+{
+    char head[300];
+    int fd = dial(l);
+    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path,
+             strlen(body));
+    say(fd, head);
+    say(fd, body);
+    return hear(fd);
+}
+
+static char *chat(const struct live *l, const char *script_name, const char *more)
+{
+    char body[1000];
+    snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]%s}", script_name, more);
+    return post(l, "/v1/chat/completions", body);
+}
+
+static char *raw(const struct live *l, const char *request)
+{
+    int fd = dial(l);
+    say(fd, request);
+    return hear(fd);
+}
+
+/* Frees `reply`. */
+static void expect(char *reply, int status, const char *part)
+{
+    char line[40];
+    snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    if (strncmp(reply, line, strlen(line)) != 0 || (part && !strstr(reply, part)))
+        fail_msg("expected %d and '%s' in: %s", status, part ? part : "", reply);
+    free(reply);
+}
+
+static void test_routes(void **state)
+{
+    (void)state;
+    struct live l;
+    start(&l, false);
+    expect(raw(&l, "GET /health HTTP/1.0\r\n\r\n"), 200, "{\"status\":\"ok\",\"running\":0,\"waiting\":0}");
+    expect(raw(&l, "GET /v1/models HTTP/1.0\r\n\r\n"), 200, "\"context_length\":3");
+    expect(raw(&l, "GET /v1/models/some%2Fmodel HTTP/1.0\r\n\r\n"), 200, "\"id\":\"some/model\"");
+    expect(raw(&l, "GET /v1/models/other HTTP/1.0\r\n\r\n"), 404, "\"code\":\"model_not_found\"");
+    expect(raw(&l, "GET /v1/models/ HTTP/1.0\r\n\r\n"), 404, "\"type\":\"invalid_request_error\"");
+    expect(raw(&l, "GET /nothing HTTP/1.0\r\n\r\n"), 404, "\"error\":{\"message\":");
+    expect(raw(&l, "GET /v1/completions HTTP/1.0\r\n\r\n"), 405, "Allow: POST, OPTIONS");
+    expect(raw(&l, "DELETE /v1/models HTTP/1.0\r\n\r\n"), 405, "Allow: GET, HEAD, OPTIONS");
+    expect(raw(&l, "OPTIONS /v1/completions HTTP/1.0\r\n\r\n"), 204, "Allow: POST, OPTIONS");
+    char *head = raw(&l, "HEAD /health HTTP/1.0\r\n\r\n");
+    assert_null(strstr(head, "status"));
+    expect(head, 200, "application/json");
+    stop(&l);
+}
+
+static void test_chat_whole(void **state)
+{
+    (void)state;
+    struct live l;
+    start(&l, false);
+    expect(chat(&l, "hi", ""), 200, "\"message\":{\"role\":\"assistant\",\"content\":\"Hello, \\\"world\\\"\\n\",");
+    expect(chat(&l, "hi", ",\"max_tokens\":4"), 200, "\"finish_reason\":\"length\"");
+    expect(chat(&l, "hi", ",\"seed\":77"), 200, "\"seed\":77");
+    expect(chat(&l, "hi", ""), 200,
+           "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":15,\"total_tokens\":20,"
+           "\"prompt_tokens_details\":{\"cached_tokens\":2},\"ffwd\":{");
+    expect(chat(&l, "hi", ",\"n\":2"), 200, "\"prompt_tokens\":5,\"completion_tokens\":30");
+    expect(chat(&l, "hi", ",\"n\":2"), 200, "{\"index\":1,\"message\"");
+    expect(chat(&l, "utf8", ""), 200, "\"content\":\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    expect(chat(&l, "hi", ",\"logprobs\":true,\"top_logprobs\":1,\"max_tokens\":1"), 200,
+           "\"logprobs\":{\"content\":[{\"token\":\"H\",\"logprob\":-0.500000,\"bytes\":[72],\"top_logprobs\":"
+           "[{\"token\":\"a\",\"logprob\":-1.000000,\"bytes\":[97]}]}],\"refusal\":null}");
+    stop(&l);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    struct live l;
+    start(&l, false);
+    expect(chat(&l, "busy", ""), 429, "Retry-After: 7");
+    expect(chat(&l, "long", ""), 400, "\"param\":\"messages\",\"code\":\"context_length_exceeded\"");
+    expect(chat(&l, "never", ",\"stream\":true"), 400, "\"param\":\"max_tokens\",\"code\":\"context_length_exceeded\"");
+    expect(chat(&l, "fail", ""), 500, "\"type\":\"server_error\",\"param\":null,\"code\":\"step_failed\"");
+    expect(chat(&l, "fail", ",\"stream\":true"), 500, "application/json");
+    expect(chat(&l, "hi", ",\"temperature\":[]"), 400, "\"param\":\"temperature\"");
+    expect(post(&l, "/v1/chat/completions", "{\"messages\":"), 400, "(line 1, column");
+    expect(post(&l, "/v1/chat/completions", ""), 400, "\"code\":\"invalid_json\"");
+    expect(post(&l, "/v1/chat/completions", "{}"), 400, "\"param\":\"messages\"");
+    expect(post(&l, "/v1/completions", "{\"prompt\":[1,300]}"), 400, "outside the vocabulary");
+    expect(post(&l, "/v1/completions", "{\"prompt\":[]}"), 400, "\"param\":\"prompt\"");
+    expect(post(&l, "/v1/completions", "{\"prompt\":[[1],\"a\"]}"), 400, "\"param\":\"prompt\"");
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"\"}"), 400, "prompt is empty");
+    expect(post(&l, "/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"n\":17}"), 400, "prompts times n");
+    stop(&l);
+    start(&l, true);
+    expect(chat(&l, "hi", ",\"model\":\"gpt-9\""), 404, "\"code\":\"model_not_found\"");
+    expect(chat(&l, "hi", ",\"model\":5"), 400, "\"param\":\"model\"");
+    expect(chat(&l, "hi", ""), 400, "\"param\":\"model\"");
+    expect(chat(&l, "hi", ",\"model\":\"some/model\""), 200, NULL);
+    stop(&l);
+}
+
+static void test_stream(void **state)
+{
+    (void)state;
+    struct live l;
+    start(&l, false);
+    char *s = chat(&l, "hi", ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    const char *role = strstr(s, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
+    const char *content = strstr(s, "\"delta\":{\"content\":\"H\"}");
+    const char *finish = strstr(s, "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n");
+    const char *usage = strstr(s, "\"choices\":[],\"usage\":{\"prompt_tokens\":5");
+    const char *done = strstr(s, "data: [DONE]\n\n");
+    assert_true(role && role < content && content < finish && finish < usage && usage < done);
+    assert_non_null(strstr(s, "\"usage\":null"));
+    expect(s, 200, "Content-Type: text/event-stream");
+    s = chat(&l, "tear", ",\"stream\":true");
+    assert_null(strstr(s, "[DONE]"));
+    /* The failure may be found together with the first tokens; then the status still tells of it. */
+    if (strncmp(s, "HTTP/1.1 500", 12) != 0)
+        assert_non_null(strstr(s, "data: {\"error\":{\"message\":\"the model's values are not finite\""));
+    free(s);
+    s = post(&l, "/v1/completions", "{\"prompt\":[[104,105],[104]],\"stream\":true,\"logprobs\":0,\"max_tokens\":2}");
+    assert_non_null(strstr(s, "\"choices\":[{\"index\":1,\"text\":\"e\",\"logprobs\":{\"tokens\":[\"e\"],"
+                              "\"token_logprobs\":[-0.500000],\"top_logprobs\":[{\"e\":-0.500000}],"
+                              "\"text_offset\":[1]},\"finish_reason\":null}]}"));
+    expect(s, 200, "\"finish_reason\":\"length\"");
+    stop(&l);
+}
+
+static void test_completions_whole(void **state)
+{
+    (void)state;
+    struct live l;
+    start(&l, false);
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"hi\",\"max_tokens\":3}"), 200,
+           "\"choices\":[{\"index\":0,\"text\":\"Hel\",\"logprobs\":null,\"finish_reason\":\"length\"}]");
+    expect(post(&l, "/v1/completions", "{\"prompt\":[\"a\",\"b\"]}"), 200, "\"prompt_tokens\":10");
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"utf8\",\"logprobs\":1}"), 200,
+           "\"tokens\":[\"a\",\"bytes:\\\\xff\",\"bytes:\\\\xc3\"]");
+    stop(&l);
+}
+
+/* Waits up to two seconds for all of the engine's requests to be given up. */
+static bool all_closed(void)
+{
+    const struct timespec nap = {.tv_nsec = 5000000};
+    for (int i = 0; i < 400 && atomic_load(&submitted) != atomic_load(&closed); i++)
+        nanosleep(&nap, NULL);
+    return atomic_load(&submitted) == atomic_load(&closed);
+}
+
+static void test_client_leaves(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {"{\"prompt\":\"hang\"}", "{\"prompt\":\"hang\",\"stream\":true}",
+                                         "{\"prompt\":\"endless\",\"stream\":true}"};
+    struct live l;
+    start(&l, false);
+    for (size_t i = 0; i < 3; i++) {
+        char head[200];
+        unsigned before = atomic_load(&submitted);
+        int fd = dial(&l);
+        snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
+                 strlen(bodies[i]), bodies[i]);
+        say(fd, head);
+        while (atomic_load(&submitted) == before)
+            ;
+        if (i == 2) { /* once the stream is under way */
+            char some[100];
+            assert_true(recv(fd, some, sizeof some, 0) > 0);
+        }
+        assert_int_not_equal(atomic_load(&submitted), atomic_load(&closed));
+        close(fd);
+        assert_true(all_closed());
+    }
+    stop(&l);
+}
+
+/* Seconds until the server closes. */
+static double closes_after(int fd, const char *drip)
+{
+    double from = clock_seconds();
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        char c;
+        if (poll(&p, 1, 300) == 1 && recv(fd, &c, 1, 0) <= 0)
+            break;
+        if (clock_seconds() - from > 10)
+            fail_msg("still open");
+        if (drip && send(fd, drip, 1, MSG_NOSIGNAL) != 1)
+            break;
+    }
+    close(fd);
+    return clock_seconds() - from;
+}
+
+static void test_slow_clients(void **state)
+{
+    (void)state;
+    struct live l;
+    start(&l, false);
+    assert_true(closes_after(dial(&l), NULL) < 3); /* says nothing */
+    assert_true(closes_after(dial(&l), "x") < 5);  /* a head without end */
+    int fd = dial(&l);
+    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
+    assert_true(closes_after(fd, " ") < 5);
+    fd = dial(&l); /* reads nothing of a reply without end */
+    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 34\r\n\r\n{\"prompt\":\"endless\",\"stream\":true}");
+    const struct timespec nap = {.tv_nsec = 100000000};
+    nanosleep(&nap, NULL);
+    assert_int_not_equal(atomic_load(&submitted), atomic_load(&closed));
+    for (int i = 0; i < 40 && atomic_load(&submitted) != atomic_load(&closed); i++)
+        nanosleep(&nap, NULL);
+    assert_true(all_closed());
+    close(fd);
+    stop(&l);
+}
+
+static void test_bodies(void **state)
+{
+    (void)state;
+    struct live l;
+    start(&l, false);
+    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
+                   "Content-Length: 99999999\r\n\r\n"),
+           413, "\"code\":\"too_long\"");
+    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                   "Content-Length: 99999999999999999999\r\n\r\n"),
+           413, NULL);
+    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+                   "8\r\n{\"prompt\r\n7\r\n\":\"hi\"}\r\n0\r\n\r\n"),
+           200, "Hello");
+    /* A body that is too long is read to its end before the refusal is sent. */
+    size_t n = LIMIT_BODY + 1;
+    char head[200], *big = malloc(n);
+    memset(big, ' ', n);
+    int fd = dial(&l);
+    snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                                "Content-Length: %zu\r\n\r\n", n);
+    say(fd, head);
+    for (size_t at = 0; at < n;) {
+        ssize_t put = send(fd, big + at, n - at, MSG_NOSIGNAL);
+        assert_true(put > 0);
+        at += (size_t)put;
+    }
+    free(big);
+    expect(hear(fd), 413, NULL);
+    /* Two requests in one packet, two replies. */
+    char *s = raw(&l, "GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: x\r\n"
+                      "Connection: close\r\n\r\n");
+    assert_non_null(strstr(s, "\"status\":\"ok\""));
+    expect(s, 200, "\"object\":\"list\"");
+    stop(&l);
+}
+
+static void *hang_on(void *arg)
+{
+    return chat(arg, "hang", "");
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    struct live l;
+    pthread_t t;
+    void *reply;
+    unsigned before = atomic_load(&submitted);
+    start(&l, false);
+    int idle = dial(&l); /* a connection that never says anything must not hold the stop up */
+    assert_int_equal(pthread_create(&t, NULL, hang_on, &l), 0);
+    while (atomic_load(&submitted) == before)
+        ;
+    stop(&l);
+    close(idle);
+    pthread_join(t, &reply);
+    expect(reply, 503, "the server is stopping");
+}
+
+static void test_taken_port(void **state)
+{
+    (void)state;
+    struct live l;
+    struct server *other;
+    struct err e = {0};
+    start(&l, false);
+    assert_string_equal(server_url(l.server) + strlen("http://127.0.0.1:"), strrchr(server_url(l.server), ':') + 1);
+    struct server_config cfg = {.port = server_port(l.server)};
+    assert_int_equal(server_start(&other, &cfg, &e), ST_IO);
+    assert_null(other);
+    assert_non_null(strstr(e.text, "another program uses that port"));
+    cfg = (struct server_config){.host = "no.such.host.invalid"};
+    assert_int_not_equal(server_start(&other, &cfg, &e), ST_OK);
+    stop(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json_str),    cmocka_unit_test(test_json_fixed),        cmocka_unit_test(test_json_parse),
+        cmocka_unit_test(test_fields),      cmocka_unit_test(test_refused),           cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_chat_whole),  cmocka_unit_test(test_errors),            cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_completions_whole), cmocka_unit_test(test_client_leaves), cmocka_unit_test(test_slow_clients),
+        cmocka_unit_test(test_bodies),      cmocka_unit_test(test_stop),              cmocka_unit_test(test_taken_port),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
