@@ -202,11 +202,19 @@ run: setup ## builds, fetches the model and answers PROMPT="…" (MODEL= a name 
 serve: setup ## the same, then serves HTTP on PORT
 	@$(MAKE) build && $(PROGRAM) serve -m '$(MODEL)' --port $(PORT)
 
-install: build ## PREFIX=/usr/local: program, library, header, pkg-config file
+# What is installed is one object in which only the public names are global: an application may have its own queue_push().
+PUBLIC := $(BUILD)/public/libffwd.a
+$(PUBLIC): $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@rm -f $@ && $(LD) -r -o $(@D)/ffwd.o --whole-archive $(LIB) \
+	   && objcopy --wildcard --keep-global-symbol='ffwd_*' $(@D)/ffwd.o && $(AR) rcs $@ $(@D)/ffwd.o
+
+install: build $(PUBLIC) ## PREFIX=/usr/local: program, library, header, pkg-config file
 	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/ffwd
 	install -m 644 include/ffwd.h $(DESTDIR)$(PREFIX)/include/ffwd.h
-	install -m 644 $(LIB) $(SHIM_LIB) $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 $(PUBLIC) $(SHIM_LIB) $(DESTDIR)$(PREFIX)/lib/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' ffwd.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ffwd.pc
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/ffwd include/ffwd.h lib/libffwd.a lib/libffwd_shim.a lib/pkgconfig/ffwd.pc)

@@ -20,6 +20,8 @@ def prefixes(root):
 def check(root=source.ROOT, build=None):
     build = build or os.environ.get("BUILD", "build")
     table, problems = prefixes(root), []
+    every = [p for names in table.values() for p in names]
+    problems += [f"tools/prefixes.txt: {p} belongs to two folders" for p in sorted(set(every)) if every.count(p) > 1]
     top = os.path.join(root, build, "obj/src")
     for folder in sorted(os.listdir(top)) if os.path.isdir(top) else []:
         objects = [os.path.join(d, f) for d, _, names in os.walk(os.path.join(top, folder)) for f in names

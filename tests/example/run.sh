@@ -28,6 +28,8 @@ compile() {
 }
 
 check "make install" make install PREFIX="$top" BUILD="${BUILD:-build}"
+check "only public names are global in the library" sh -c \
+    "test -z \"\$(nm -g --defined-only '$top/lib/libffwd.a' | awk 'NF == 3 { print \$3 }' | grep -v '^ffwd_')\""
 check "the installed program starts" "$top/bin/ffwd" --version
 check "its version is pkg-config's" test "$("$top/bin/ffwd" --version)" = "ffwd $(config --modversion)"
 check "the example has at most 60 lines" test "$(wc -l <examples/hello.c)" -le 60
