@@ -330,59 +330,33 @@ static void encode_block(enum tiny_type type, const float *x, uint8_t *out)
         put16(out, (uint16_t)bits_of(*x));
         put16(out + 2, (uint16_t)(bits_of(*x) >> 16));
         break;
-    case TINY_F16:
-        put16(out, tiny_f16(*x));
-        break;
-    case TINY_BF16:
-        put16(out, bf16(*x));
-        break;
-    case TINY_Q8_0:
-        encode_q8(x, out);
-        break;
+    case TINY_F16: put16(out, tiny_f16(*x)); break;
+    case TINY_BF16: put16(out, bf16(*x)); break;
+    case TINY_Q8_0: encode_q8(x, out); break;
     case TINY_Q4_K:
-    case TINY_Q5_K:
-        encode_k(type == TINY_Q5_K ? 5 : 4, x, out);
-        break;
-    case TINY_Q6_K:
-        encode_q6(x, out);
-        break;
+    case TINY_Q5_K: encode_k(type == TINY_Q5_K ? 5 : 4, x, out); break;
+    case TINY_Q6_K: encode_q6(x, out); break;
     case TINY_Q4_0:
     case TINY_Q4_1:
     case TINY_Q5_0:
-    case TINY_Q5_1:
-        encode_legacy(legacy_of(type), x, out);
-        break;
+    case TINY_Q5_1: encode_legacy(legacy_of(type), x, out); break;
     }
 }
 
 static void decode_block(enum tiny_type type, const uint8_t *in, float *x)
 {
     switch (type) {
-    case TINY_F32:
-        *x = float_of(get16(in) | (uint32_t)get16(in + 2) << 16);
-        break;
-    case TINY_F16:
-        *x = tiny_f16_value(get16(in));
-        break;
-    case TINY_BF16:
-        *x = float_of((uint32_t)get16(in) << 16);
-        break;
-    case TINY_Q8_0:
-        decode_q8(in, x);
-        break;
+    case TINY_F32: *x = float_of(get16(in) | (uint32_t)get16(in + 2) << 16); break;
+    case TINY_F16: *x = tiny_f16_value(get16(in)); break;
+    case TINY_BF16: *x = float_of((uint32_t)get16(in) << 16); break;
+    case TINY_Q8_0: decode_q8(in, x); break;
     case TINY_Q4_K:
-    case TINY_Q5_K:
-        decode_k(type == TINY_Q5_K ? 5 : 4, in, x);
-        break;
-    case TINY_Q6_K:
-        decode_q6(in, x);
-        break;
+    case TINY_Q5_K: decode_k(type == TINY_Q5_K ? 5 : 4, in, x); break;
+    case TINY_Q6_K: decode_q6(in, x); break;
     case TINY_Q4_0:
     case TINY_Q4_1:
     case TINY_Q5_0:
-    case TINY_Q5_1:
-        decode_legacy(legacy_of(type), in, x);
-        break;
+    case TINY_Q5_1: decode_legacy(legacy_of(type), in, x); break;
     }
 }
 

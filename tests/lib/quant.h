@@ -30,8 +30,8 @@ enum tiny_type {
 #define TINY_TYPES 11
 extern const enum tiny_type tiny_types[TINY_TYPES];
 
-const char *tiny_type_name(enum tiny_type type); /* "Q4_K"; NULL for a number that is none of them */
-size_t tiny_type_block(enum tiny_type type);     /* values in a block: 1, 32 or 256; 0 for none of them */
+const char *tiny_type_name(enum tiny_type type);      /* "Q4_K"; NULL for a number that is none of them */
+size_t tiny_type_block(enum tiny_type type);          /* values in a block: 1, 32 or 256; 0 for none of them */
 size_t tiny_row_bytes(enum tiny_type type, size_t n); /* bytes of n values; 0 when n is not whole blocks */
 
 /* n values, whole blocks, from f32 to `out` of tiny_row_bytes() and back. */

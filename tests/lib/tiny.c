@@ -181,11 +181,11 @@ static void add_merge(struct merge m[MERGES], size_t *n, const char *left, const
     ++*n;
 }
 
-/* A space with each letter, consonant and vowel, vowel and consonant, and a dozen more, some of them on second level. */
+/* A space with each letter, consonant and vowel, vowel and consonant, and a dozen more, some on a second level. */
 static void make_merges(struct merge m[MERGES])
 {
     static const char vowels[] = "aeiou", others[] = "bcdfghjklmnpqrstvwxyz";
-    static const char more[][2][3] = {{"t", "h"}, {"s", "t"}, {"c", "k"}, {"l", "l"},  {"e", "e"},
+    static const char more[][2][3] = {{"t", "h"}, {"s", "t"}, {"c", "k"},  {"l", "l"},  {"e", "e"},
                                       {"o", "o"}, {"", "he"}, {"in", "g"}, {"an", "d"}, {"er", "s"}};
     char space[8], line[8], space_t[10], a[2] = "", b[2] = "";
     size_t n = 0;
@@ -378,8 +378,8 @@ static void list_tensors(struct list *l, const struct family *f)
         add(l, "rope_freqs.weight", FREQS, 1, f->head_dim / 2, 0);
 }
 
-/* What llama3 scaling divides each frequency by: 1 for short waves, `factor` for long ones, a ramp between 1 and 4 turns
- * in the original context. */
+/* What llama3 scaling divides each frequency by: 1 for short waves, `factor` for long ones, a ramp between 1 and 4
+ * turns in the original context. */
 static void make_freqs(const struct family *f, float *out)
 {
     for (uint32_t i = 0; i < f->head_dim; i += 2) {

@@ -18,7 +18,7 @@
 #include "base/err.h"
 
 #define TINY_VOCAB 512
-#define TINY_PROMPT 44    /* ids in the prompt of the recordings; longer than the window of the gemma3 models */
+#define TINY_PROMPT 44 /* ids in the prompt of the recordings; longer than the window of the gemma3 models */
 #define TINY_WINDOW 16
 #define TINY_FAMILIES 10
 
