@@ -18,7 +18,7 @@
 
 /* The arrays a tok_source points to; freed once the tokenizer is built. */
 struct vocabulary {
-    char *model, *pre;
+    char *model, *pre, *name;
     struct text_view *tokens, *merges;
     float *scores;
     int32_t *types;
@@ -28,6 +28,7 @@ static void vocabulary_release(struct vocabulary *v)
 {
     free(v->model);
     free(v->pre);
+    free(v->name);
     free(v->tokens);
     free(v->merges);
     free(v->scores);
@@ -111,6 +112,7 @@ static void fill_source(const struct weights *w, const struct vocabulary *v, str
 {
     src->model = v->model;
     src->pre = v->pre;
+    src->name = v->name;
     src->tokens = v->tokens;
     src->scores = v->scores;
     src->types = v->types;
@@ -131,6 +133,7 @@ static enum status read_vocabulary(const struct weights *w, struct vocabulary *v
 {
     TRY(copy_string(w, "tokenizer.ggml.model", &v->model, e));
     TRY(copy_string(w, "tokenizer.ggml.pre", &v->pre, e));
+    TRY(copy_string(w, "general.name", &v->name, e));
     TRY(copy_strings(w, "tokenizer.ggml.tokens", &v->tokens, &src->n_tokens, e));
     if (!v->model || !v->tokens)
         return err_set(e, ST_MODEL, "tokenizer.ggml.tokens", "%s: the file has no tokenizer (%s is missing)",

@@ -128,7 +128,7 @@ static enum status feed_depth(struct job *j, struct err *e)
 {
     for (uint32_t r = 0; r < j->o->batch; r++) {
         uint32_t last;
-        TRY(direct_clear(&j->d, r, e));
+        kv_seq_clear(&j->d.seq[r]);
         for (uint32_t i = 0; i < j->o->depth; i++)
             j->ids[i] = direct_random_id(&j->d, r, i);
         TRY(direct_feed(&j->d, r, j->ids, j->o->depth, &last, e));

@@ -6,7 +6,7 @@
 
 static enum status open_kv(struct direct *d, const struct direct_config *c, struct err *e)
 {
-    struct kv_config k = {.format = c->format, .groups = d->info->kv_groups, .rows = c->rows};
+    struct kv_config k = {.format = c->format, .groups = d->info->kv_groups, .rows = c->rows, .span = c->step};
     memcpy(k.group, d->info->kv_group, sizeof k.group);
     k.context = (uint32_t)mem_round(c->context, KV_BLOCK);
     size_t positions = mem_mul(k.context, c->rows);
@@ -72,12 +72,6 @@ enum status direct_feed(struct direct *d, uint32_t row, const tok_id *ids, uint3
         kv_seq_commit(seq, span.n);
     }
     return ST_OK;
-}
-
-enum status direct_clear(struct direct *d, uint32_t row, struct err *e)
-{
-    kv_seq_release(&d->seq[row]);
-    return kv_seq_init(&d->seq[row], d->kv, e);
 }
 
 tok_id direct_random_id(const struct direct *d, uint32_t stream, uint32_t position)

@@ -40,9 +40,6 @@ void direct_free(struct direct *d); /* safe on an empty one */
 MUST_CHECK enum status direct_feed(struct direct *d, uint32_t row, const tok_id *ids, uint32_t n, uint32_t *last,
                                    struct err *e);
 
-/* An empty sequence again. */
-MUST_CHECK enum status direct_clear(struct direct *d, uint32_t row, struct err *e);
-
 /* A pseudo-random id that depends on (stream, position) alone. */
 tok_id direct_random_id(const struct direct *d, uint32_t stream, uint32_t position);
 

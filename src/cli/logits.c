@@ -119,7 +119,7 @@ static enum status other_span(struct job *j, uint32_t b, uint32_t step, struct m
     struct kv_seq *seq = &j->d.seq[b];
     uint32_t n = 1 + (step * 5 + b * 7) % BESIDE_SPAN;
     if (seq->len + n > BESIDE_LEN - 11 * (b % 5))
-        TRY(direct_clear(&j->d, b, e));
+        kv_seq_clear(seq);
     TRY(kv_seq_reserve(seq, n, e));
     for (uint32_t i = 0; i < n; i++)
         j->other[b - 1][i] = direct_random_id(&j->d, b, step * BESIDE_SPAN + i);

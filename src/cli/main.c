@@ -59,7 +59,8 @@ static int help(int argc, char **argv)
         return unknown(argv[2]);
     char option[] = "--help";
     char *ask[] = {argv[2], option, NULL};
-    return v->run(2, ask);
+    int status = v->run(2, ask);
+    return status ? status : cli_flush();
 }
 
 int main(int argc, char **argv)
@@ -76,5 +77,8 @@ int main(int argc, char **argv)
         return cli_flush();
     }
     const struct verb *v = find_verb(argv[1]);
-    return v ? v->run(argc - 1, argv + 1) : unknown(argv[1]);
+    if (!v)
+        return unknown(argv[1]);
+    int status = v->run(argc - 1, argv + 1);
+    return status ? status : cli_flush(); /* a verb that forgot to look cannot end well on a full disk */
 }

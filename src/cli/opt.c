@@ -1,6 +1,8 @@
 /* opt: see opt.h. */
 #include "cli/opt.h"
 
+#include "cli/cli.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -204,7 +206,7 @@ bool opt_parse(const struct opt_verb *v, int argc, char **argv, void *out, int *
         const char *arg = argv[i], *value;
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
             print_help(v);
-            *status = fflush(stdout) ? 1 : 0;
+            *status = cli_flush();
             return false;
         }
         const struct opt *o = find_option(v, arg, &value);

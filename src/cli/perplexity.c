@@ -101,7 +101,7 @@ static void show_progress(const struct job *j)
 
 static enum status score_window(struct job *j, uint32_t n, struct err *e)
 {
-    TRY(direct_clear(&j->d, 0, e));
+    kv_seq_clear(&j->d.seq[0]);
     j->windows++;
     for (uint32_t at = 0; at + 1 < n; at += j->d.step) {
         uint32_t fed = n - at < j->d.step ? n - at : j->d.step, last;
