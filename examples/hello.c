@@ -2,8 +2,6 @@
  * hello: answers one prompt with the library.
  *
  *     cc hello.c $(pkg-config --cflags --libs ffwd) -o hello && ./hello model.gguf "What is a llama?"
- *
- * With a model that has no chat template the text is continued instead.
  */
 #include <ffwd.h>
 #include <stdio.h>
@@ -15,7 +13,7 @@ static int fail(const ffwd_error *err)
     return 1;
 }
 
-/* The prompt as ids: a conversation of one message, spelled as JSON. A real program would have a JSON library escape it. */
+/* A conversation of one message, which a JSON library should escape; or plain text where the model has no template. */
 static int encode(const ffwd_engine *en, const char *text, int32_t **ids, size_t *n, ffwd_error *err)
 {
     char json[4096];
@@ -37,7 +35,6 @@ int main(int argc, char **argv)
     ffwd_engine *en = ffwd_open(argv[1], NULL, &err);
     if (!en)
         return fail(&err);
-
     ffwd_params p;
     ffwd_params_init(&p);
     p.max_tokens = 32;
@@ -49,12 +46,10 @@ int main(int argc, char **argv)
         ffwd_free(ids);
     }
     if (rq) {
-        ffwd_event ev;
-        do {
+        for (ffwd_event ev = {0}; ev.kind != FFWD_END; fflush(stdout)) {
             ffwd_next(rq, &ev, -1);
             fwrite(ev.text, 1, ev.text_n, stdout);
-            fflush(stdout);
-        } while (ev.kind != FFWD_END);
+        }
         ffwd_result result;
         ffwd_finish(rq, &result);
         printf("\n[%u tokens]\n", result.completion_tokens);

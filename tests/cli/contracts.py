@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -375,3 +376,12 @@ def test_info():
     assert got["model"]["layers"] > 0 and got["metadata"]["general.architecture"] == got["model"]["architecture"]
     plain = ffwd("info", "-m", any_model()).ok().out
     assert "isa: " + machine["isa"] in plain and "general.architecture" in plain
+
+
+def test_the_public_header_is_c_and_cxx():
+    source = temp("use.c", b"#include <ffwd.h>\nint main(void) { return ffwd_version() == 0; }\n")
+    flags = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Iinclude", "-fsyntax-only"]
+    for compiler in (["gcc", "-std=c99"], ["gcc", "-std=c11"], ["g++", "-xc++", "-std=c++98"], ["g++", "-xc++", "-std=c++17"]):
+        if shutil.which(compiler[0]):
+            made = subprocess.run([*compiler, *flags, source], capture_output=True, text=True, check=False)
+            assert made.returncode == 0, made.stderr
