@@ -78,7 +78,7 @@ void ffwd_options_init(ffwd_options *o);
 /* Opens a GGUF file (any part of a split one). `options` may be NULL. NULL on failure. */
 ffwd_engine *ffwd_open(const char *path, const ffwd_options *options, ffwd_error *err);
 
-/* Ends every request; each must still be given to ffwd_finish() first. NULL is fine. */
+/* Every request must have been given to ffwd_finish() before. NULL is fine. */
 void ffwd_close(ffwd_engine *en);
 
 uint32_t ffwd_context(const ffwd_engine *en); /* longest sequence in tokens */

@@ -67,6 +67,8 @@ void ffwd_options_init(ffwd_options *o)
 
 static enum status open_engine(ffwd_engine *en, const char *path, const ffwd_options *o, struct err *e)
 {
+    if (!path)
+        return err_set(e, ST_ARGUMENT, "path", "the path of a model file is needed");
     if (o->threads < 0 || o->threads > LIMIT_THREADS)
         return err_set(e, ST_ARGUMENT, "threads", "threads must be from 0 to %d, not %d", LIMIT_THREADS, o->threads);
     struct api_open how = {

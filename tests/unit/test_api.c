@@ -113,6 +113,8 @@ static void opening_reports_what_is_wrong(void **state)
     assert_null(ffwd_open("/nonexistent/model.gguf", NULL, NULL)); /* the error may be left out */
     assert_null(ffwd_open("/etc/passwd", NULL, &err));
     assert_int_equal(err.code, FFWD_MODEL);
+    assert_null(ffwd_open(NULL, NULL, &err));
+    assert_int_equal(err.code, FFWD_ARGUMENT);
     ffwd_options_init(&o);
     o.threads = -1;
     assert_null(ffwd_open(path, &o, &err));
