@@ -41,6 +41,7 @@ struct text_view {
 struct tok_source {
     const char *model; /* tokenizer.ggml.model: "gpt2", "llama", "gemma4", ... */
     const char *pre;   /* tokenizer.ggml.pre, or NULL */
+    const char *name;  /* general.name, or NULL: tells Phi-3, whose specials swallow the white space behind them */
 
     const struct text_view *tokens; /* [n_tokens] */
     const float *scores;            /* [n_tokens] or NULL */

@@ -1,0 +1,31 @@
+//! ffwd_shim: the text libraries ffwd stands on, behind one C header (`ffwd_shim.h`, made by cbindgen).
+//!
+//! `tokenizers` merges, `minijinja` renders, `llguidance` constrains; what is ours here is only what their users have to
+//! agree on: which text is trusted, how ids become bytes, how a template's Python is read. The C side of this border is
+//! `src/text/`, and nothing else calls it. Nothing here prints, logs, or lets a panic out.
+
+#![allow(non_camel_case_types)]
+
+mod border;
+mod c_tok;
+mod c_tpl;
+mod constrain;
+mod dialect;
+mod gguf;
+mod hfjson;
+mod marks;
+mod pretok;
+mod pyrepr;
+mod pystr;
+mod special;
+mod stream;
+mod strftime;
+mod template;
+mod tokenizer;
+mod vocab;
+
+/// The versions this archive was built from.
+#[no_mangle]
+pub extern "C" fn ffwd_shim_versions() -> *const std::ffi::c_char {
+    b"tokenizers 0.23.2, minijinja 3.1.0, llguidance 1.9.1\0".as_ptr().cast()
+}
