@@ -26,7 +26,7 @@
 
 #define CASES 2000
 #define IDS 3 /* fed to models that load */
-#define SECONDS 300 /* a hang is a failure: the alarm ends the program */
+#define SECONDS 600 /* a hang is a failure: the alarm ends the program */
 
 static struct pool *pool;
 static char path[64];
