@@ -142,7 +142,7 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $
 $(BUILD)/tests/emu/%.o: src/kern/avx512/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (emulated)"
-	@$(CC) $(ALLFLAGS) -DKERN_EMULATE_AVX512 $(AVX2_FLAGS) -MMD -MP -c -o $@ $<
+	@$(CC) $(ALLFLAGS) -O1 -Wno-psabi -DKERN_EMULATE_AVX512 $(AVX2_FLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/kern_check: $(call obj,$(KERN_SRC)) $(EMU_OBJ) $(LIB)
 	@mkdir -p $(@D)

@@ -177,9 +177,12 @@ struct kern_ops {
      * `scratch` is KERN_ATTN_SCRATCH bytes, 64-byte aligned. */
     void (*attn)(const struct kern_attn *a, float *acc, void *scratch);
 
-    /* Merges partial accumulators in order into out[head_dim] = o / l: the next is at acc + next floats. Partials with
-     * l = 0 are passed over. */
-    void (*attn_merge)(const float *acc, size_t next, uint32_t partials, uint32_t head_dim, float *out);
+    /* Folds the next partial into a running accumulator (l = 0: none yet), rescaling both to the larger maximum. A
+     * partial with l = 0 changes nothing. Partials must come in ascending order. */
+    void (*attn_fold)(float *run, const float *part, uint32_t head_dim);
+
+    /* out[head_dim] = o × (1 / l). */
+    void (*attn_finish)(const float *run, uint32_t head_dim, float *out);
 
     /* Largest value and its lowest index; false when a value is not finite. For greedy rows. */
     bool (*argmax)(const float *x, uint32_t n, uint32_t *index, float *value);

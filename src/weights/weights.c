@@ -216,6 +216,12 @@ const struct tensor *weights_find(const struct weights *w, const char *name)
     return n ? &w->tensors[n->id].t : NULL;
 }
 
+size_t weights_index(const struct weights *w, const struct tensor *t)
+{
+    /* `t` is the first member of its entry */
+    return (size_t)((const struct gguf_tensor *)(const void *)t - w->tensors);
+}
+
 const struct gguf_file *gguf_part(const struct weights *w, const struct tensor *t)
 {
     return &w->parts[t->part];

@@ -48,6 +48,8 @@ uint64_t weights_file_bytes(const struct weights *w); /* of all parts */
 
 size_t weights_count(const struct weights *w);
 const struct tensor *weights_at(const struct weights *w, size_t i);
+/* The i with weights_at(w, i) == t. */
+size_t weights_index(const struct weights *w, const struct tensor *t);
 const struct tensor *weights_find(const struct weights *w, const char *name); /* NULL when absent */
 
 /* --- metadata (of the first part) ----------------------------------------------------------------------------------- */

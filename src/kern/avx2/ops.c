@@ -26,7 +26,8 @@ const struct kern_ops kern_avx2_ops = {
     .rope = simd_rope,
     .kv_store = simd_kv_store,
     .attn = simd_attn,
-    .attn_merge = simd_attn_merge,
+    .attn_fold = simd_attn_fold,
+    .attn_finish = simd_attn_finish,
     .argmax = simd_argmax,
     .exp_sum = simd_exp_sum,
 };

@@ -6,7 +6,11 @@
 
 #include <stdint.h>
 
+#ifdef KERN_EMULATE_AVX512
+#define VEC_INLINE static __attribute__((unused)) /* emulated, a copy for every shape takes minutes to compile */
+#else
 #define VEC_INLINE static inline __attribute__((always_inline))
+#endif
 #define VEC_TILE 4 /* vectors of queries a small matrix loop keeps: 4 × 2 accumulators */
 
 typedef __m512 vf;  /* float[16] */

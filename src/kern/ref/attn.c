@@ -87,28 +87,27 @@ void kern_ref_attn(const struct kern_attn *a, float *acc, void *scratch)
             }
 }
 
-void kern_ref_attn_merge(const float *acc, size_t next, uint32_t partials, uint32_t head_dim, float *out)
+void kern_ref_attn_fold(float *run, const float *part, uint32_t head_dim)
 {
-    float m = 0, l = 0;
-    for (uint32_t p = 0; p < partials; p++, acc += next) {
-        float m2 = acc[head_dim], l2 = acc[head_dim + 1];
-        if (l2 == 0)
-            continue;
-        if (l == 0) {
-            memcpy(out, acc, head_dim * sizeof *out);
-            m = m2;
-            l = l2;
-            continue;
-        }
-        float top = m > m2 ? m : m2, a = ref_exp(m - top), b = ref_exp(m2 - top);
-        for (uint32_t c = 0; c < head_dim; c++)
-            out[c] = fmaf(acc[c], b, out[c] * a);
-        l = fmaf(l2, b, l * a);
-        m = top;
+    float m = run[head_dim], l = run[head_dim + 1], m2 = part[head_dim], l2 = part[head_dim + 1];
+    if (l2 == 0)
+        return;
+    if (l == 0) {
+        memcpy(run, part, (head_dim + KERN_ACC_EXTRA) * sizeof *run);
+        return;
     }
-    float inv = 1.0f / l;
+    float top = m > m2 ? m : m2, a = ref_exp(m - top), b = ref_exp(m2 - top);
     for (uint32_t c = 0; c < head_dim; c++)
-        out[c] = out[c] * inv;
+        run[c] = fmaf(part[c], b, run[c] * a);
+    run[head_dim] = top;
+    run[head_dim + 1] = fmaf(l2, b, l * a);
+}
+
+void kern_ref_attn_finish(const float *run, uint32_t head_dim, float *out)
+{
+    float inv = 1.0f / run[head_dim + 1];
+    for (uint32_t c = 0; c < head_dim; c++)
+        out[c] = run[c] * inv;
 }
 
 void kern_ref_kv_store(const struct kern_kv_view *kv, uint64_t pos, uint32_t n, const float *k, const float *v,

@@ -81,7 +81,8 @@ const struct kern_ops kern_ref_ops = {
     .rope = rope,
     .kv_store = kern_ref_kv_store,
     .attn = kern_ref_attn,
-    .attn_merge = kern_ref_attn_merge,
+    .attn_fold = kern_ref_attn_fold,
+    .attn_finish = kern_ref_attn_finish,
     .argmax = argmax,
     .exp_sum = exp_sum,
 };

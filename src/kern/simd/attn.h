@@ -251,29 +251,27 @@ static void simd_attn(const struct kern_attn *a, float *acc, void *scratch)
     }
 }
 
-static void simd_attn_merge(const float *acc, size_t next, uint32_t partials, uint32_t head_dim, float *out)
+static void simd_attn_fold(float *run, const float *part, uint32_t head_dim)
 {
-    float m = 0, l = 0;
-    for (uint32_t p = 0; p < partials; p++, acc += next) {
-        float m2 = acc[head_dim], l2 = acc[head_dim + 1];
-        if (l2 == 0)
-            continue;
-        if (l == 0) {
-            memcpy(out, acc, head_dim * sizeof *out);
-            m = m2;
-            l = l2;
-            continue;
-        }
-        float top = m > m2 ? m : m2, a = kern_exp(m - top), b = kern_exp(m2 - top);
-        for (uint32_t c = 0; c < head_dim; c += 16)
-            vf_store(out + c,
-                     vf_fma(vf_load(acc + c), vf_set1(b), vf_mul(vf_load(out + c), vf_set1(a))));
-        l = fmaf(l2, b, l * a);
-        m = top;
+    float m = run[head_dim], l = run[head_dim + 1], m2 = part[head_dim], l2 = part[head_dim + 1];
+    if (l2 == 0)
+        return;
+    if (l == 0) {
+        memcpy(run, part, (head_dim + KERN_ACC_EXTRA) * sizeof *run);
+        return;
     }
-    vf inv = vf_set1(1.0f / l);
+    float top = m > m2 ? m : m2, a = kern_exp(m - top), b = kern_exp(m2 - top);
     for (uint32_t c = 0; c < head_dim; c += 16)
-        vf_store(out + c, vf_mul(vf_load(out + c), inv));
+        vf_store(run + c, vf_fma(vf_load(part + c), vf_set1(b), vf_mul(vf_load(run + c), vf_set1(a))));
+    run[head_dim] = top;
+    run[head_dim + 1] = fmaf(l2, b, l * a);
+}
+
+static void simd_attn_finish(const float *run, uint32_t head_dim, float *out)
+{
+    vf inv = vf_set1(1.0f / run[head_dim + 1]);
+    for (uint32_t c = 0; c < head_dim; c += 16)
+        vf_store(out + c, vf_mul(vf_load(run + c), inv));
 }
 
 /* K goes in as columns: tokens are its lanes. */

@@ -1,0 +1,177 @@
+/*
+ * attention: which worker computes what.
+ *
+ * Queries of a span are cut into tiles that share their loads of K and V. A tile of a long span is one task, which folds
+ * its partials as it goes. A short span over a long past (decoding) would leave workers idle, so its partials become
+ * several tasks that leave their results in memory, and the fold happens afterwards. Both fold the same partials in the
+ * same order: the bits do not tell which way was taken.
+ */
+#include <string.h>
+
+#include "model/run.h"
+
+#define TILE_TOKENS 16u /* queries of a tile, fewer where many heads share a KV head */
+#define SPLIT_SPAN 4u   /* spans up to this length are split */
+
+static uint32_t group_heads(const struct model *m)
+{
+    return m->info.heads / m->info.kv_heads;
+}
+
+static uint32_t tile_tokens(const struct model *m)
+{
+    uint32_t n = KERN_ATTN_VECTORS / group_heads(m);
+    return n < TILE_TOKENS ? n : TILE_TOKENS;
+}
+
+static size_t acc_floats(const struct model *m)
+{
+    return m->info.head_dim + KERN_ACC_EXTRA;
+}
+
+size_t attention_max_tasks(const struct model *m, uint32_t cap, int workers)
+{
+    size_t split = cap < SPLIT_TOKENS ? cap : SPLIT_TOKENS;
+    return (size_t)m->info.kv_heads * (cap + split * (2 * (size_t)workers + 2));
+}
+
+size_t attention_split_floats(const struct model *m, uint32_t cap, uint32_t context)
+{
+    size_t parts = context / KERN_PARTIAL + 2, tokens = cap < SPLIT_TOKENS ? cap : SPLIT_TOKENS;
+    return mem_mul(mem_mul(tokens, m->info.heads), mem_mul(parts, acc_floats(m)));
+}
+
+struct planner {
+    struct model_run *r;
+    struct attn_plan *plan;
+    uint32_t window, split_tokens;
+    size_t acc_used;
+};
+
+static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t n, bool split)
+{
+    struct model_run *r = p->r;
+    const struct model *m = r->m;
+    uint64_t pos = r->pos[first], from = p->window && pos + 1 > p->window ? pos + 1 - p->window : 0;
+    uint64_t part0 = from / KERN_PARTIAL, part1 = (pos + n - 1) / KERN_PARTIAL + 1;
+    uint32_t workers = (uint32_t)pool_size(r->pool), parts = (uint32_t)(part1 - part0), step = parts;
+    float *acc = NULL;
+    size_t part_floats = (size_t)n * group_heads(m) * acc_floats(m), head_stride = parts * part_floats;
+    if (split && parts > 1 && workers > 1 && p->split_tokens + n <= SPLIT_TOKENS) {
+        step = (parts + 2 * workers - 1) / (2 * workers);
+        acc = r->split_acc + p->acc_used;
+        p->acc_used += head_stride * m->info.kv_heads;
+        p->split_tokens += n;
+        p->plan->splits[p->plan->n_splits++] = (struct split){acc, head_stride, first, n, parts};
+    }
+    for (uint32_t h = 0; h < m->info.kv_heads; h++)
+        for (uint64_t a = part0; a < part1; a += step)
+            p->plan->tasks[p->plan->n_tasks++] = (struct attn_task){
+                .span = span,
+                .first = first,
+                .n = n,
+                .head = h,
+                .part0 = a,
+                .part1 = a + step < part1 ? a + step : part1,
+                .acc = acc ? acc + h * head_stride + (a - part0) * part_floats : NULL,
+            };
+}
+
+void attention_plan(struct model_run *r)
+{
+    const struct model_info *in = &r->m->info;
+    for (uint32_t g = 0; g < in->kv_groups; g++) {
+        struct planner p = {.r = r, .plan = &r->plan[g], .window = in->kv_group[g].window};
+        p.plan->n_tasks = p.plan->n_splits = 0;
+        uint32_t first = 0, tile = tile_tokens(r->m);
+        for (uint32_t s = 0; s < r->n_spans; s++) {
+            uint32_t n = r->spans[s].n;
+            for (uint32_t t = 0; t < n; t += tile)
+                plan_tile(&p, s, first + t, n - t < tile ? n - t : tile, n <= SPLIT_SPAN);
+            first += n;
+        }
+    }
+}
+
+struct attn_job {
+    struct model_run *r;
+    const struct layer *ly;
+    const struct attn_plan *plan;
+};
+
+/* Partial after partial into a running sum, then the quotient. */
+static void finish_here(struct model_run *r, struct kern_attn *a, uint32_t first, uint32_t head, uint8_t *scratch)
+{
+    const struct model *m = r->m;
+    const struct kern_ops *ops = m->ops;
+    uint32_t hd = m->info.head_dim, vectors = a->queries * a->heads;
+    size_t size = acc_floats(m);
+    float *run = (float *)(scratch + KERN_ATTN_SCRATCH), *part = run + KERN_ATTN_VECTORS * size;
+    uint64_t part0 = a->part0, part1 = a->part1;
+    memset(run, 0, vectors * size * sizeof *run);
+    for (uint64_t p = part0; p < part1; p++) {
+        a->part0 = p;
+        a->part1 = p + 1;
+        ops->attn(a, part, scratch);
+        for (uint32_t v = 0; v < vectors; v++)
+            ops->attn_fold(run + v * size, part + v * size, hd);
+    }
+    for (uint32_t v = 0; v < vectors; v++)
+        ops->attn_finish(run + v * size, hd,
+                         r->att + (size_t)(first + v / a->heads) * m->info.heads * hd
+                             + ((size_t)head * a->heads + v % a->heads) * hd);
+}
+
+static void attn_task(void *ctx, uint32_t task, int worker)
+{
+    struct attn_job *j = ctx;
+    struct model_run *r = j->r;
+    const struct model *m = r->m;
+    const struct attn_task *t = &j->plan->tasks[task];
+    size_t q_token = (size_t)m->info.heads * m->info.head_dim;
+    uint8_t *scratch = r->worker + (size_t)worker * r->worker_bytes;
+    struct kern_attn a = {
+        .kv = kv_view(r->spans[t->span].seq, j->ly->group, j->ly->slot, t->head),
+        .q = r->q + t->first * q_token + (size_t)t->head * group_heads(m) * m->info.head_dim,
+        .q_token = q_token,
+        .queries = t->n,
+        .heads = group_heads(m),
+        .pos0 = r->pos[t->first],
+        .window = j->ly->window,
+        .scale = m->attn_scale,
+        .softcap = m->attn_softcap,
+        .part0 = t->part0,
+        .part1 = t->part1,
+    };
+    if (t->acc)
+        m->ops->attn(&a, t->acc, scratch);
+    else
+        finish_here(r, &a, t->first, t->head, scratch);
+}
+
+/* One split tile: all its tokens and heads. */
+static void merge_task(void *ctx, uint32_t task, int worker)
+{
+    struct attn_job *j = ctx;
+    struct model_run *r = j->r;
+    const struct model *m = r->m;
+    const struct split *s = &j->plan->splits[task];
+    uint32_t hd = m->info.head_dim, heads = group_heads(m);
+    size_t size = acc_floats(m), part_floats = (size_t)s->n * heads * size;
+    float *run = (float *)(r->worker + (size_t)worker * r->worker_bytes + KERN_ATTN_SCRATCH);
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t h = 0; h < m->info.heads; h++) {
+            const float *part = s->acc + h / heads * s->head_stride + ((size_t)i * heads + h % heads) * size;
+            memset(run, 0, size * sizeof *run);
+            for (uint32_t p = 0; p < s->parts; p++)
+                m->ops->attn_fold(run, part + p * part_floats, hd);
+            m->ops->attn_finish(run, hd, r->att + ((size_t)(s->first + i) * m->info.heads + h) * hd);
+        }
+}
+
+void attention(struct model_run *r, const struct layer *ly)
+{
+    struct attn_job j = {r, ly, &r->plan[ly->group]};
+    pool_run(r->pool, attn_task, &j, j.plan->n_tasks);
+    pool_run(r->pool, merge_task, &j, j.plan->n_splits);
+}

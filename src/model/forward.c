@@ -1,0 +1,378 @@
+/*
+ * forward: one pass over the weights for all spans of a step.
+ *
+ *     x  = embed(ids)
+ *     for each layer:
+ *         h = norm(x);  q, k, v = Wq h, Wk h, Wv h;  rotate q and k;  store k and v
+ *         x = x + Wo attention(q)
+ *         h = norm(x)
+ *         x = x + Wdown (act(Wgate h) * (Wup h))
+ *     logits = Whead norm(x)                                      (only where asked: model_head)
+ *
+ * Each line below is one job on the pool; a job's tasks write disjoint outputs, and nothing any of them computes depends
+ * on how the step was cut into tasks.
+ */
+#include <string.h>
+
+#include "model/run.h"
+
+#define TOKENS_PER_TASK 8u
+
+static uint32_t ceil_div(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Runs fn for every TOKENS_PER_TASK tokens of the step. */
+static void over_tokens(struct model_run *r, pool_fn *fn, void *ctx)
+{
+    pool_run(r->pool, fn, ctx, ceil_div(r->tokens, TOKENS_PER_TASK));
+}
+
+struct token_range {
+    uint32_t from, to;
+};
+
+static struct token_range range_of(const struct model_run *r, uint32_t task)
+{
+    uint32_t from = task * TOKENS_PER_TASK, to = from + TOKENS_PER_TASK;
+    return (struct token_range){from, to < r->tokens ? to : r->tokens};
+}
+
+/* --- linear layers ---------------------------------------------------------------------------------------------------- */
+
+/* Up to three matrices that read the same input, in one job. */
+struct linear_job {
+    const struct kern_ops *ops;
+    struct kern_act act;
+    const struct kern_mat *mat[3];
+    float *out[3]; /* [tokens][rows] */
+    uint32_t n, step, tasks[3];
+};
+
+static void linear_task(void *ctx, uint32_t task, int worker)
+{
+    struct linear_job *j = ctx;
+    uint32_t i = 0;
+    (void)worker;
+    while (task >= j->tasks[i])
+        task -= j->tasks[i++];
+    uint32_t panels = kern_panels(j->mat[i]->rows), p0 = task * j->step, p1 = p0 + j->step;
+    j->ops->linear(j->mat[i], p0, p1 < panels ? p1 : panels, &j->act, j->out[i], j->mat[i]->rows);
+}
+
+static void linear(struct model_run *r, struct linear_job *j)
+{
+    uint32_t panels = 0, tasks = 0;
+    for (uint32_t i = 0; i < j->n; i++)
+        panels += kern_panels(j->mat[i]->rows);
+    j->ops = r->m->ops;
+    j->step = ceil_div(panels, (uint32_t)pool_size(r->pool) * 8);
+    for (uint32_t i = 0; i < j->n; i++)
+        tasks += j->tasks[i] = ceil_div(kern_panels(j->mat[i]->rows), j->step);
+    pool_run(r->pool, linear_task, j, tasks);
+}
+
+/* The step's activations x[tokens][cols], to be read by `mat`. */
+static struct kern_act act_of(const struct model_run *r, const float *x, uint32_t tokens, uint32_t cols)
+{
+    return (struct kern_act){.tokens = tokens, .cols = cols, .x = x, .q = r->act_q, .meta = r->act_meta};
+}
+
+static bool reads_int8(const struct kern_mat *a)
+{
+    return kern_type_info(a->type)->quantised;
+}
+
+/* --- embedding, norms, residual --------------------------------------------------------------------------------------- */
+
+/* x += post(proj), xn = norm(x), and xn quantised for the next linear layer. Parts that do not apply are NULL. */
+struct join_job {
+    struct model_run *r;
+    bool add;
+    const float *post_norm, *norm;
+    bool quantise;
+};
+
+static void join_task(void *ctx, uint32_t task, int worker)
+{
+    struct join_job *j = ctx;
+    struct model_run *r = j->r;
+    const struct model *m = r->m;
+    const struct kern_ops *ops = m->ops;
+    struct token_range t = range_of(r, task);
+    uint32_t d = m->info.width;
+    (void)worker;
+    for (uint32_t i = t.from; i < t.to; i++) {
+        float *x = r->x + (size_t)i * d, *proj = r->proj + (size_t)i * d;
+        if (j->add) {
+            if (j->post_norm)
+                ops->rms_norm(proj, j->post_norm, d, m->eps, proj);
+            ops->add(x, proj, d);
+        } else {
+            kern_unpack_row(&m->embed, (uint32_t)r->ids[i], x);
+            for (uint32_t c = 0; m->family->embed_scaled && c < d; c++)
+                x[c] = x[c] * m->embed_scale;
+        }
+        if (j->norm)
+            ops->rms_norm(x, j->norm, d, m->eps, r->xn + (size_t)i * d);
+    }
+    struct kern_act a = act_of(r, r->xn, r->tokens, d);
+    if (j->quantise)
+        ops->quantise(&a, t.from, t.to, 0, d / KERN_QBLOCK);
+}
+
+/* Ends one half of a layer (add, with the family's post-norm) and begins the next (norm, for `next` to read). */
+static void join(struct model_run *r, bool add, const float *post_norm, const float *norm,
+                 const struct kern_mat *const *readers, uint32_t n)
+{
+    struct join_job j = {r, add, post_norm, norm, false};
+    for (uint32_t i = 0; i < n; i++)
+        j.quantise |= reads_int8(readers[i]);
+    over_tokens(r, join_task, &j);
+}
+
+/* --- attention -------------------------------------------------------------------------------------------------------- */
+
+static void project_qkv(struct model_run *r, const struct layer *ly)
+{
+    struct linear_job j = {.act = act_of(r, r->xn, r->tokens, r->m->info.width),
+                           .n = 3,
+                           .mat = {&ly->q, &ly->k, &ly->v},
+                           .out = {r->q, r->k, r->v}};
+    linear(r, &j);
+}
+
+struct store_job {
+    struct model_run *r;
+    const struct layer *ly;
+    uint32_t cut; /* tasks per piece: 1, or one for each KV head */
+};
+
+/* Bias, norm and rotation of one head of one token, in place. */
+static void prepare_head(const struct model *m, const struct layer *ly, const float *cs, float *x, const float *bias,
+                         const float *norm)
+{
+    uint32_t hd = m->info.head_dim;
+    if (bias)
+        m->ops->add(x, bias, hd);
+    if (norm)
+        m->ops->rms_norm(x, norm, hd, m->eps, x);
+    m->ops->rope(x, cs, ly->rope->pairs, m->family->rope_interleaved);
+}
+
+static void store_task(void *ctx, uint32_t task, int worker)
+{
+    struct store_job *j = ctx;
+    struct model_run *r = j->r;
+    const struct model *m = r->m;
+    const struct layer *ly = j->ly;
+    const struct piece *p = &r->pieces[task / j->cut];
+    uint32_t hd = m->info.head_dim, group = m->info.heads / m->info.kv_heads, pairs = ly->rope->pairs;
+    uint32_t h0 = j->cut == 1 ? 0 : task % j->cut, h1 = j->cut == 1 ? m->info.kv_heads : h0 + 1;
+    size_t qd = (size_t)m->info.heads * hd, kd = (size_t)m->info.kv_heads * hd;
+    const float *angles = ly->rope == &m->rope_full ? r->cs_full : r->cs_local;
+    (void)worker;
+    for (uint32_t h = h0; h < h1; h++) {
+        for (uint32_t t = p->first; t < p->first + p->n; t++) {
+            const float *cs = angles + (size_t)t * 2 * pairs;
+            for (uint32_t g = h * group; g < (h + 1) * group; g++)
+                prepare_head(m, ly, cs, r->q + t * qd + g * hd, ly->q_bias ? ly->q_bias + g * hd : NULL, ly->q_norm);
+            prepare_head(m, ly, cs, r->k + t * kd + h * hd, ly->k_bias ? ly->k_bias + h * hd : NULL, ly->k_norm);
+            if (ly->v_bias)
+                m->ops->add(r->v + t * kd + h * hd, ly->v_bias + h * hd, hd);
+        }
+        struct kern_kv_view view = kv_view(r->spans[p->span].seq, ly->group, ly->slot, h);
+        m->ops->kv_store(&view, r->pos[p->first], p->n, r->k + p->first * kd + h * hd, r->v + p->first * kd + h * hd,
+                         kd);
+    }
+}
+
+static void rotate_and_store(struct model_run *r, const struct layer *ly)
+{
+    bool many = r->tokens > 4 && r->n_pieces < 4 * (uint32_t)pool_size(r->pool);
+    struct store_job j = {r, ly, many ? r->m->info.kv_heads : 1};
+    pool_run(r->pool, store_task, &j, r->n_pieces * j.cut);
+}
+
+struct quantise_job {
+    struct model_run *r;
+    struct kern_act act;
+};
+
+static void quantise_task(void *ctx, uint32_t task, int worker)
+{
+    struct quantise_job *j = ctx;
+    struct token_range t = range_of(j->r, task);
+    (void)worker;
+    j->r->m->ops->quantise(&j->act, t.from, t.to, 0, j->act.cols / KERN_QBLOCK);
+}
+
+static void project_o(struct model_run *r, const struct layer *ly)
+{
+    uint32_t qd = r->m->info.heads * r->m->info.head_dim;
+    struct quantise_job q = {r, act_of(r, r->att, r->tokens, qd)};
+    if (reads_int8(&ly->o))
+        over_tokens(r, quantise_task, &q);
+    struct linear_job j = {.act = q.act, .n = 1, .mat = {&ly->o}, .out = {r->proj}};
+    linear(r, &j);
+}
+
+/* --- feed-forward ----------------------------------------------------------------------------------------------------- */
+
+struct glu_job {
+    struct model_run *r;
+    struct kern_act act;
+    uint32_t cuts; /* tasks a token is cut into when there are few tokens */
+    bool quantise;
+};
+
+/* gate = act(gate) * up, and quantised: whole tokens, or a run of 32-channel blocks of one. */
+static void glu_task(void *ctx, uint32_t task, int worker)
+{
+    struct glu_job *j = ctx;
+    struct model_run *r = j->r;
+    const struct model *m = r->m;
+    uint32_t ffn = m->info.ffn, blocks = ffn / KERN_QBLOCK, b0 = 0, b1 = blocks, c0 = 0, c1 = ffn;
+    struct token_range t;
+    (void)worker;
+    if (j->cuts > 1) {
+        uint32_t cut = task % j->cuts;
+        t.from = task / j->cuts;
+        t.to = t.from + 1;
+        b0 = blocks * cut / j->cuts;
+        b1 = blocks * (cut + 1) / j->cuts;
+        c0 = b0 * KERN_QBLOCK;
+        c1 = cut + 1 == j->cuts ? ffn : b1 * KERN_QBLOCK;
+    } else {
+        t = range_of(r, task);
+    }
+    for (uint32_t i = t.from; i < t.to; i++) {
+        float *gate = r->gate + (size_t)i * ffn;
+        m->ops->glu(m->family->glu, gate + c0, r->up + (size_t)i * ffn + c0, c1 - c0, gate + c0);
+    }
+    if (j->quantise)
+        m->ops->quantise(&j->act, t.from, t.to, b0, b1);
+}
+
+static void feed_forward(struct model_run *r, const struct layer *ly)
+{
+    uint32_t workers = (uint32_t)pool_size(r->pool);
+    struct linear_job up = {.act = act_of(r, r->xn, r->tokens, r->m->info.width),
+                            .n = 2,
+                            .mat = {&ly->gate, &ly->up},
+                            .out = {r->gate, r->up}};
+    linear(r, &up);
+    struct glu_job g = {r, act_of(r, r->gate, r->tokens, r->m->info.ffn), 1, reads_int8(&ly->down)};
+    if (r->tokens < 2 * workers && r->m->info.ffn >= 64 * KERN_QBLOCK)
+        g.cuts = workers;
+    pool_run(r->pool, glu_task, &g, g.cuts > 1 ? r->tokens * g.cuts : ceil_div(r->tokens, TOKENS_PER_TASK));
+    struct linear_job down = {.act = g.act, .n = 1, .mat = {&ly->down}, .out = {r->proj}};
+    linear(r, &down);
+}
+
+/* --- the pass --------------------------------------------------------------------------------------------------------- */
+
+static void angles_task(void *ctx, uint32_t task, int worker)
+{
+    struct model_run *r = ctx;
+    struct token_range t = range_of(r, task);
+    uint32_t pairs = r->m->rope_full.pairs;
+    (void)worker;
+    for (uint32_t i = t.from; i < t.to; i++) {
+        rope_angles(&r->m->rope_full, r->pos[i], r->cs_full + (size_t)i * 2 * pairs);
+        if (r->m->family->rope_base_local > 0)
+            rope_angles(&r->m->rope_local, r->pos[i], r->cs_local + (size_t)i * 2 * pairs);
+    }
+}
+
+/* Flattens the spans: ids and positions per token, pieces per KV block. */
+static void begin(struct model_run *r, const struct model_span *spans, uint32_t n)
+{
+    r->spans = spans;
+    r->n_spans = n;
+    r->tokens = r->n_pieces = 0;
+    for (uint32_t s = 0; s < n; s++) {
+        uint32_t at = spans[s].seq->len;
+        if (spans[s].n > r->cap - r->tokens || at + (uint64_t)spans[s].n > r->context)
+            BUG("span of %u tokens at %u in a step of %u", spans[s].n, at, r->tokens);
+        for (uint32_t i = 0; i < spans[s].n; i++, r->tokens++) {
+            if ((uint32_t)spans[s].ids[i] >= r->m->info.vocab)
+                BUG("token id %d of %u", spans[s].ids[i], r->m->info.vocab);
+            r->ids[r->tokens] = spans[s].ids[i];
+            r->pos[r->tokens] = at + i;
+            if (i == 0 || (at + i) % KV_BLOCK == 0)
+                r->pieces[r->n_pieces++] = (struct piece){s, r->tokens, 0};
+            r->pieces[r->n_pieces - 1].n++;
+        }
+    }
+    attention_plan(r);
+    over_tokens(r, angles_task, r);
+}
+
+void model_forward(struct model_run *r, const struct model_span *spans, uint32_t n_spans)
+{
+    const struct model *m = r->m;
+    const struct layer *first = &m->layers[0];
+    begin(r, spans, n_spans);
+    join(r, false, NULL, first->attn_norm, (const struct kern_mat *[]){&first->q, &first->k, &first->v}, 3);
+    for (uint32_t i = 0; i < m->info.layers; i++) {
+        const struct layer *ly = &m->layers[i], *next = i + 1 < m->info.layers ? ly + 1 : NULL;
+        project_qkv(r, ly);
+        rotate_and_store(r, ly);
+        attention(r, ly);
+        project_o(r, ly);
+        join(r, true, ly->post_attn_norm, ly->ffn_norm, (const struct kern_mat *[]){&ly->gate, &ly->up}, 2);
+        feed_forward(r, ly);
+        if (next)
+            join(r, true, ly->post_ffn_norm, next->attn_norm,
+                 (const struct kern_mat *[]){&next->q, &next->k, &next->v}, 3);
+        else
+            join(r, true, ly->post_ffn_norm, NULL, NULL, 0);
+    }
+}
+
+/* --- head ------------------------------------------------------------------------------------------------------------- */
+
+struct head_job {
+    struct model_run *r;
+    const uint32_t *at;
+    uint32_t n;
+    struct kern_act act;
+    float *out;
+};
+
+static void head_norm_task(void *ctx, uint32_t task, int worker)
+{
+    struct head_job *j = ctx;
+    const struct model *m = j->r->m;
+    uint32_t d = m->info.width;
+    (void)worker;
+    m->ops->rms_norm(j->r->x + (size_t)j->at[task] * d, m->final_norm, d, m->eps, j->r->xn + (size_t)task * d);
+    if (reads_int8(&m->head))
+        m->ops->quantise(&j->act, task, task + 1, 0, d / KERN_QBLOCK);
+}
+
+static void softcap_task(void *ctx, uint32_t task, int worker)
+{
+    struct head_job *j = ctx;
+    const struct model *m = j->r->m;
+    (void)worker;
+    m->ops->softcap(j->out + (size_t)task * m->info.vocab, m->info.vocab, m->final_softcap);
+}
+
+void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out)
+{
+    const struct model *m = r->m;
+    for (uint32_t i = 0; i < n; i++)
+        if (at[i] >= r->tokens)
+            BUG("head of token %u of %u", at[i], r->tokens);
+    if (n > r->cap)
+        BUG("%u heads in a run of %u tokens", n, r->cap);
+    struct head_job h = {r, at, n, act_of(r, r->xn, n, m->info.width), out};
+    pool_run(r->pool, head_norm_task, &h, n);
+    struct linear_job j = {.act = h.act, .n = 1, .mat = {&m->head}, .out = {out}};
+    linear(r, &j);
+    if (m->final_softcap > 0)
+        pool_run(r->pool, softcap_task, &h, n);
+}

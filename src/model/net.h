@@ -1,0 +1,48 @@
+/* net: the loaded network. Private to model; read-only after model_new(). */
+#ifndef MODEL_NET_H
+#define MODEL_NET_H
+
+#include "model/family.h"
+#include "model/model.h"
+
+/* Rotation of one kind of layer: position p turns pair i by the f32 product p × freq[i]; cos and sin are multiplied by
+ * mscale (yarn). */
+struct rope {
+    uint32_t pairs;
+    float *freq;
+    float mscale;
+};
+
+struct layer {
+    struct kern_mat q, k, v, o, gate, up, down;
+    const float *attn_norm, *ffn_norm;           /* [width] */
+    const float *post_attn_norm, *post_ffn_norm; /* [width]; NULL without sandwich norms */
+    const float *q_norm, *k_norm;                /* [head_dim]; NULL without */
+    const float *q_bias, *k_bias, *v_bias;       /* NULL without */
+    uint32_t group, slot;                        /* KV group, and which of its layers */
+    uint32_t window;
+    const struct rope *rope;
+};
+
+struct model {
+    struct model_info info;
+    const struct family *family;
+    const struct kern_ops *ops;
+    struct arena arena;          /* names, norms, biases, rotations, layers */
+    uint8_t *panels;             /* all packed matrices */
+    size_t panels_bytes;
+    float eps, attn_scale, attn_softcap, final_softcap, embed_scale;
+    struct kern_mat embed, head; /* the same panels when tied */
+    const float *final_norm;
+    struct layer *layers;
+    struct rope rope_full, rope_local;
+};
+
+/* Fills m->rope_full and m->rope_local from the metadata. rope.c */
+MUST_CHECK enum status rope_load(struct model *m, const struct weights *w, uint32_t pairs, const float *factors,
+                                 struct err *e);
+
+/* cs[0..pairs) cosines and cs[pairs..2 pairs) sines of position `pos`. */
+void rope_angles(const struct rope *r, uint32_t pos, float *cs);
+
+#endif

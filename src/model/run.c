@@ -1,0 +1,93 @@
+/* run: reserving the scratch of a step. See run.h. */
+#include "model/run.h"
+
+#include <stdlib.h>
+
+/* Gives out consecutive parts of a region; with no region yet it only adds up. */
+struct carver {
+    uint8_t *base;
+    size_t used;
+};
+
+static void *carve(struct carver *c, size_t n, size_t size)
+{
+    size_t at = c->used;
+    c->used = mem_add(c->used, mem_round(mem_mul(n, size) > SIZE_MAX - 64 ? SIZE_MAX - 64 : mem_mul(n, size), 64));
+    return c->base ? c->base + at : NULL;
+}
+
+static uint32_t widest(const struct model_info *in)
+{
+    uint32_t q = in->heads * in->head_dim, w = in->width > in->ffn ? in->width : in->ffn;
+    return q > w ? q : w;
+}
+
+static void carve_all(struct model_run *r, struct carver *c)
+{
+    const struct model_info *in = &r->m->info;
+    size_t cap = r->cap, qd = (size_t)in->heads * in->head_dim, kd = (size_t)in->kv_heads * in->head_dim;
+    size_t pairs = r->m->rope_full.pairs, wide = widest(in), f = sizeof(float);
+    size_t tasks = attention_max_tasks(r->m, r->cap, pool_size(r->pool));
+    r->ids = carve(c, cap, sizeof *r->ids);
+    r->pos = carve(c, cap, sizeof *r->pos);
+    r->pieces = carve(c, cap, sizeof *r->pieces);
+    r->x = carve(c, cap * in->width, f);
+    r->xn = carve(c, cap * in->width, f);
+    r->q = carve(c, cap * qd, f);
+    r->k = carve(c, cap * kd, f);
+    r->v = carve(c, cap * kd, f);
+    r->att = carve(c, cap * qd, f);
+    r->proj = carve(c, cap * in->width, f);
+    r->gate = carve(c, cap * in->ffn, f);
+    r->up = carve(c, cap * in->ffn, f);
+    r->cs_full = carve(c, cap * 2 * pairs, f);
+    r->cs_local = carve(c, cap * 2 * pairs, f);
+    r->act_q = carve(c, cap * wide, 1);
+    r->act_meta = carve(c, cap * (wide / KERN_QBLOCK + 1), sizeof *r->act_meta);
+    r->worker_bytes = mem_round(
+        KERN_ATTN_SCRATCH + 2 * KERN_ATTN_VECTORS * (size_t)(in->head_dim + KERN_ACC_EXTRA) * f, 4096);
+    r->worker = carve(c, (size_t)pool_size(r->pool), r->worker_bytes);
+    for (uint32_t g = 0; g < in->kv_groups; g++) {
+        r->plan[g].tasks = carve(c, tasks, sizeof *r->plan[g].tasks);
+        r->plan[g].splits = carve(c, SPLIT_TOKENS, sizeof *r->plan[g].splits);
+    }
+    r->split_acc = carve(c, attention_split_floats(r->m, r->cap, r->context), f);
+}
+
+enum status model_run_new(struct model_run **out, const struct model *m, struct pool *pool, uint32_t tokens,
+                          uint32_t context, struct err *e)
+{
+    *out = NULL;
+    if (!tokens || tokens > LIMIT_STEP || !context || context > LIMIT_CONTEXT)
+        return err_set(e, ST_ARGUMENT, "", "a step has 1 to %u tokens and a context of at most %u", LIMIT_STEP,
+                       LIMIT_CONTEXT);
+    struct model_run *r = calloc(1, sizeof *r);
+    if (!r)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for a step");
+    *r = (struct model_run){.m = m, .pool = pool, .cap = tokens, .context = context};
+    struct carver c = {0};
+    carve_all(r, &c);
+    r->region_bytes = c.used;
+    r->region = mem_map(c.used);
+    if (!r->region) {
+        free(r);
+        return err_set(e, ST_NO_MEMORY, "", "no address space for steps of %u tokens", tokens);
+    }
+    c = (struct carver){.base = r->region};
+    carve_all(r, &c);
+    *out = r;
+    return ST_OK;
+}
+
+void model_run_free(struct model_run *r)
+{
+    if (!r)
+        return;
+    mem_unmap(r->region, r->region_bytes);
+    free(r);
+}
+
+size_t model_run_bytes(const struct model_run *r)
+{
+    return r->region_bytes;
+}

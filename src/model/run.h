@@ -1,0 +1,74 @@
+/* run: the scratch of one step. Private to model. Every pointer is into one region, reserved at start, touched on use. */
+#ifndef MODEL_RUN_H
+#define MODEL_RUN_H
+
+#include "model/net.h"
+
+/* Consecutive tokens of one span that lie in one KV block. */
+struct piece {
+    uint32_t span, first, n; /* span; its first token, counted within the step; tokens */
+};
+
+/* Queries of one span and one KV head against some partials. */
+struct attn_task {
+    uint32_t span, first, n; /* as in a piece */
+    uint32_t head;           /* KV head */
+    uint64_t part0, part1;
+    float *acc;              /* where partial results go when others finish them; NULL: finish here */
+};
+
+/* A tile whose partials are computed by several tasks: what the merge needs to know. */
+struct split {
+    float *acc;              /* [parts][n][heads of the group][head_dim + 2], for KV head 0 */
+    size_t head_stride;      /* floats to the next KV head's */
+    uint32_t first, n, parts;
+};
+
+/* Tasks of one KV group; the same for each of its layers. */
+struct attn_plan {
+    struct attn_task *tasks;
+    struct split *splits;
+    uint32_t n_tasks, n_splits;
+};
+
+struct model_run {
+    const struct model *m;
+    struct pool *pool;
+    uint32_t cap, context;          /* tokens of a step, positions of a sequence */
+    uint8_t *region;
+    size_t region_bytes;
+
+    const struct model_span *spans; /* of the current step */
+    uint32_t n_spans, tokens, n_pieces;
+    tok_id *ids;                    /* [cap] */
+    uint32_t *pos;                  /* [cap] positions */
+    struct piece *pieces;           /* [cap] */
+    struct attn_plan plan[KV_GROUPS];
+    float *split_acc;               /* partial accumulators of all splits of one group */
+
+    float *x;                       /* [cap][width] the residual stream */
+    float *xn;                      /* [cap][width] normed: input of the next linear layer */
+    float *q, *k, *v;               /* [cap][heads × head_dim], [cap][kv_heads × head_dim] twice */
+    float *att;                     /* [cap][heads × head_dim] */
+    float *proj;                    /* [cap][width] output of o and down */
+    float *gate, *up;               /* [cap][ffn] */
+    float *cs_full, *cs_local;      /* [cap][2 × pairs] rotations of this step's positions */
+    int8_t *act_q;                  /* [cap][widest input] quantised activations */
+    struct kern_xmeta *act_meta;
+    uint8_t *worker;                /* [workers][worker_bytes] */
+    size_t worker_bytes;
+};
+
+/* Fills r->plan for the current spans. attention.c */
+void attention_plan(struct model_run *r);
+
+/* Bounds of what attention_plan() writes, for reserving it. */
+size_t attention_max_tasks(const struct model *m, uint32_t cap, int workers);
+size_t attention_split_floats(const struct model *m, uint32_t cap, uint32_t context);
+
+/* att = attention of the step's queries, for a layer whose K and V are stored. */
+void attention(struct model_run *r, const struct layer *ly);
+
+#define SPLIT_TOKENS 256u /* tokens of a step whose attention may be split over workers */
+
+#endif
