@@ -104,7 +104,8 @@ FORCE:
 $(LIB): $(call obj,$(LIB_SRC))
 $(SERVER_LIB): $(call obj,$(SERVER_SRC))
 $(CLI_LIB): $(call obj,$(CLI_SRC))
-$(LIB) $(SERVER_LIB) $(CLI_LIB):
+$(BUILD)/libtests.a: $(call obj,$(sort $(wildcard tests/lib/*.c)))
+$(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a:
 	@mkdir -p $(@D)
 	@echo "  AR    $@"
 	@rm -f $@ && $(AR) rcs $@ $^
@@ -125,7 +126,7 @@ $(PROGRAM): $(call obj,src/cli/main.c) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LI
 # also holds the AVX-512 sources compiled against SIMDe's emulation, for machines that lack the instructions.
 
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
-TEST_LIB := $(call obj,$(sort $(wildcard tests/lib/*.c)))
+TEST_LIB := $(BUILD)/libtests.a
 KERN_SRC := $(sort $(wildcard tests/kern/*.c))
 KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\

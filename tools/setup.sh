@@ -48,9 +48,9 @@ setup_debian() {
     fi
     echo "installing: ${want# }" >&2
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq >&2
+    apt-get update -qq >/dev/null
     # shellcheck disable=SC2086
-    apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $want >&2
+    apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $want >/dev/null
     find_cargo >/dev/null || {
         echo "the packages rustc-web and cargo-web did not bring Rust $RUST_MAJOR.$RUST_MINOR; install it another way" >&2
         exit 1
