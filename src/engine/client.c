@@ -32,8 +32,8 @@ const char *finish_name(enum finish f)
 
 void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
 {
-    *running = atomic_load_explicit(&en->running, memory_order_relaxed);
-    *waiting = atomic_load_explicit(&en->waiting, memory_order_relaxed);
+    *running = atomic_load(&en->running);
+    *waiting = atomic_load(&en->waiting);
 }
 
 /* --- submitting ------------------------------------------------------------------------------------------------------ */

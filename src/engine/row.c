@@ -26,8 +26,8 @@ void row_list_remove(struct row_list *l, struct row *r)
 
 static void count_rows(struct engine *en)
 {
-    atomic_store_explicit(&en->running, en->rows.n, memory_order_relaxed);
-    atomic_store_explicit(&en->waiting, en->line.n, memory_order_relaxed);
+    atomic_store(&en->running, en->rows.n);
+    atomic_store(&en->waiting, en->line.n);
 }
 
 /* --- waiting and running --------------------------------------------------------------------------------------------- */
@@ -68,26 +68,6 @@ static bool fits(const struct engine *en, const struct row *r)
     return true;
 }
 
-void row_admit(struct engine *en)
-{
-    for (uint32_t i = 0; i < en->line.n && en->idle_n;) {
-        struct row *r = en->line.at[i];
-        if (!row_can_publish(r, en->now)) { /* put back while its reader slept: do not hold up the others */
-            i++;
-            continue;
-        }
-        if (!fits(en, r))
-            break;
-        row_list_remove(&en->line, r);
-        r->seq = en->idle_seqs[--en->idle_n];
-        r->state = ROW_RUNNING;
-        if (!r->admitted)
-            r->admitted = en->now;
-        row_list_add(&en->rows, r);
-    }
-    count_rows(en);
-}
-
 static void give_back_seq(struct engine *en, struct row *r)
 {
     if (!r->seq)
@@ -105,7 +85,45 @@ void row_put_back(struct engine *en, struct row *r)
     row_list_remove(&en->rows, r);
     row_list_add(&en->line, r);
     count_rows(en);
-    log_line(LOG_DEBUG, "engine: out of KV blocks, a request of %u tokens waits again", r->n);
+    log_line(LOG_DEBUG, "engine: a request of %u tokens gives its KV blocks back and waits", r->n);
+}
+
+/* Puts back the youngest row that waits for its reader; false when there is none. It cannot come in again before its
+ * reader made room, so nothing goes round in circles. */
+static bool make_way(struct engine *en)
+{
+    for (uint32_t i = en->rows.n; i-- > 0;) {
+        struct row *r = en->rows.at[i];
+        if (r->stalled > 0 && !row_can_publish(r, en->now)) {
+            row_put_back(en, r);
+            return true;
+        }
+    }
+    return false;
+}
+
+void row_admit(struct engine *en)
+{
+    for (uint32_t i = 0; i < en->line.n;) {
+        struct row *r = en->line.at[i];
+        if (!row_can_publish(r, en->now)) { /* put back while its reader slept: it does not hold up the others */
+            i++;
+            continue;
+        }
+        if (!en->idle_n || !fits(en, r)) {
+            if (!make_way(en))
+                break;
+            i = 0;
+            continue;
+        }
+        row_list_remove(&en->line, r);
+        r->seq = en->idle_seqs[--en->idle_n];
+        r->state = ROW_RUNNING;
+        if (r->admitted <= 0)
+            r->admitted = en->now;
+        row_list_add(&en->rows, r);
+    }
+    count_rows(en);
 }
 
 struct row *row_victim(struct engine *en)

@@ -27,7 +27,10 @@ static tok_id choose(struct sampler *s, const struct sample_params *p, const flo
 
 static float noise(uint32_t i, float scale)
 {
-    return (rng_uniform(99, 0, i, RNG_XTC) + rng_uniform(99, 1, i, RNG_XTC) + rng_uniform(99, 2, i, RNG_XTC) - 1.5f) * scale;
+    float sum = -1.5f;
+    for (uint32_t k = 0; k < 3; k++)
+        sum += rng_uniform(99, k, i, RNG_XTC);
+    return sum * scale;
 }
 
 static void test_ranges(void **state)

@@ -1,0 +1,49 @@
+/*
+ * fake_model: a network without weights, to drive the engine with.
+ *
+ * It stores each fed id in the KV blocks it was given and computes everything from what it reads back through the page
+ * tables: the logits of a position are a hash of all ids before it (and, in a second, sliding group, of those within the
+ * window). A block that was lost, shared by mistake or dropped too early changes the ids that come out.
+ */
+#ifndef FAKE_MODEL_H
+#define FAKE_MODEL_H
+
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "engine/net.h"
+
+#define FAKE_VOCAB 300u
+#define FAKE_EOS 299
+#define FAKE_POISON 298 /* a row that holds this id has logits that are not finite */
+#define FAKE_WINDOW 40u
+
+struct fake_model {
+    uint32_t context;
+    bool no_eos;                 /* the end token is never likely */
+    _Atomic bool gated;          /* forward waits for `gate`, after posting `entered` */
+    sem_t gate, entered;
+    /* If set, the next id is this function of the ids so far (n of them). */
+    tok_id (*next)(const tok_id *ids, uint32_t n);
+    const char *const *text;     /* [FAKE_VOCAB] or NULL; NULL entries are one letter */
+
+    _Atomic uint32_t steps, spans, most_tokens, most_spans; /* what was seen */
+    struct fake_state *state;    /* of the last step's positions */
+    uint32_t tokens;             /* of the largest step */
+    bool released;
+};
+
+void fake_init(struct fake_model *f, uint32_t context);
+void fake_release(struct fake_model *f); /* after the engine */
+
+/* `cfg` as the engine takes it; model and tok are not looked at. With `words`, ids have text. */
+enum status fake_engine(struct engine **out, struct fake_model *f, const struct engine_config *cfg, bool words,
+                        uint32_t stall_ms, struct err *e);
+
+/* What a request must give, computed without an engine: ids until the end token (included) or max ids. Returns how
+ * many. */
+uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint32_t max, tok_id *out);
+
+const char *fake_text(const struct fake_model *f, tok_id id);
+
+#endif

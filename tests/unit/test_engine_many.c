@@ -1,0 +1,489 @@
+/* engine: many requests at once. Whatever joins, leaves, waits, is cancelled or loses its blocks: ids stay the same. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "engine_client.h"
+
+#define MANY 24u
+#define LONGEST 400u
+
+static struct fake_model fake;
+static struct client_reply replies[MANY];
+static tok_id prompts[MANY][LONGEST];
+
+static struct engine *begin(struct pool *pool, struct engine_config cfg, uint32_t stall_ms)
+{
+    struct engine *en;
+    struct err e = {.text = ""};
+    cfg.pool = pool;
+    memset(replies, 0, sizeof replies);
+    if (fake_engine(&en, &fake, &cfg, true, stall_ms, &e))
+        fail_msg("engine: %s: %s", e.field, e.text);
+    return en;
+}
+
+static void end(struct engine *en)
+{
+    engine_free(en);
+    assert_true(fake.released);
+    fake_release(&fake);
+}
+
+static struct pool *threads(int n)
+{
+    struct pool *p;
+    assert_int_equal(pool_new(&p, n, NULL), ST_OK);
+    return p;
+}
+
+static request_id submit(struct engine *en, const struct request *rq)
+{
+    request_id id;
+    struct err e = {.text = ""};
+    if (engine_submit(en, rq, &id, &e))
+        fail_msg("submit: %s: %s", e.field, e.text);
+    return id;
+}
+
+/* Request i of a mix: lengths, samplers and limits all differ. */
+static struct request mixed(uint32_t i)
+{
+    static const uint32_t lengths[] = {1, 2, 31, 32, 33, 150, 257, 400};
+    uint32_t n = lengths[i % 8];
+    client_prompt(prompts[i], n, i);
+    struct request rq = client_request(prompts[i], n, 20 + (i * 13) % 30);
+    rq.ignore_eos = i % 5 == 0;
+    if (i % 3) {
+        rq.sampling.temperature = 0.3f + 0.2f * (float)(i % 4);
+        rq.sampling.seed = i;
+        rq.sampling.top_p = i % 2 ? 0.9f : 1;
+        rq.sampling.repetition_penalty = i % 4 ? 1 : 1.2f;
+    }
+    return rq;
+}
+
+static void await_token(struct engine *en, request_id id, struct client_reply *r)
+{
+    while (!r->n && !r->ended) {
+        assert_true(engine_wait(en, id, 60000));
+        client_take(en, id, r);
+    }
+}
+
+/* 24 requests over 8 rows, every fourth one cancelled or closed on the way. */
+static void run_mix(struct engine *en)
+{
+    request_id id[MANY];
+    struct request rq[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        rq[i] = mixed(i);
+        id[i] = submit(en, &rq[i]);
+        if (i % 4 == 2)
+            engine_cancel(en, id[i]);
+        if (i == 3 || i == 11)
+            await_token(en, id[i], &replies[i]);
+        if (i == 13)
+            engine_close(en, id[i]);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (i == 13)
+            continue;
+        client_finish(en, id[i], &replies[i]);
+        if (replies[i].result.finish == FINISH_CANCELLED) {
+            assert_int_equal(i % 4, 2);
+            assert_int_equal(replies[i].result.err.code, ST_CANCELLED);
+        } else if (!client_right(&fake, &rq[i], &replies[i])) {
+            fail_msg("request %u gave other ids than alone", i);
+        }
+    }
+}
+
+static void test_mix(void **state)
+{
+    (void)state;
+    static const uint32_t chunks[] = {1, 7, 32, 512}, rows[] = {1, 3, 8};
+    for (int t = 1; t <= 2; t++) {
+        struct pool *pool = threads(t);
+        for (int c = 0; c < 4; c++)
+            for (int r = 0; r < 3; r++) {
+                fake_init(&fake, 600);
+                struct engine *en = begin(pool, (struct engine_config){.rows = rows[r], .chunk = chunks[c]}, 0);
+                uint32_t unused = engine_kv_unused(en);
+                run_mix(en);
+                client_await_load(en, 0, 0);
+                assert_int_equal(engine_kv_unused(en), unused);
+                assert_true(fake.most_tokens <= LIMIT_STEP && fake.most_spans <= rows[r]);
+                end(en);
+            }
+        pool_free(pool);
+    }
+}
+
+/* A pool that holds about two of eight rows: rows lose their blocks and feed everything again, with the same ids. */
+static void test_running_out_of_blocks(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(2);
+    fake_init(&fake, 300);
+    fake.no_eos = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 8, .context = 256, .kv_budget = 64 << 10}, 0);
+    uint32_t unused = engine_kv_unused(en);
+    assert_in_range(unused, 8, 24);
+    request_id id[MANY];
+    struct request rq[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        client_prompt(prompts[i], 20 + i, i);
+        rq[i] = client_request(prompts[i], 20 + i, i % 3 ? 150 : 0);
+        rq[i].sampling.temperature = i % 2 ? 0.8f : 0;
+        id[i] = submit(en, &rq[i]);
+    }
+    uint32_t fed = 0, ids = 0;
+    for (uint32_t i = 0; i < MANY; i++) {
+        client_finish(en, id[i], &replies[i]);
+        assert_int_equal(replies[i].result.finish, FINISH_LENGTH);
+        assert_false(replies[i].result.kv_exhausted);
+        uint32_t max = rq[i].max_tokens ? rq[i].max_tokens : 256 - rq[i].prompt_n;
+        assert_int_equal(replies[i].n, max);
+        assert_true(client_right(&fake, &rq[i], &replies[i]));
+        fed += replies[i].result.usage.steps;
+        ids += max;
+    }
+    assert_true(fed > ids); /* some were put back */
+    client_await_load(en, 0, 0);
+    assert_int_equal(engine_kv_unused(en), unused);
+    end(en);
+    pool_free(pool);
+}
+
+/* A row whose logits are not finite ends alone. */
+static void test_poison(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(2);
+    fake_init(&fake, 600);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 4}, 0);
+    request_id id[4];
+    struct request rq[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        rq[i] = mixed(i + 3);
+        if (i == 2)
+            prompts[i + 3][100] = FAKE_POISON;
+        id[i] = submit(en, &rq[i]);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        client_finish(en, id[i], &replies[i]);
+        if (i != 2) {
+            assert_true(client_right(&fake, &rq[i], &replies[i]));
+            continue;
+        }
+        assert_int_equal(replies[i].result.finish, FINISH_ERROR);
+        assert_int_equal(replies[i].result.err.code, ST_STEP_FAILED);
+        assert_int_equal(replies[i].n, 0);
+    }
+    end(en);
+    pool_free(pool);
+}
+
+/* --- the queue ------------------------------------------------------------------------------------------------------- */
+
+static void test_full_queue(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(1);
+    fake_init(&fake, 600);
+    fake.no_eos = true;
+    fake.gated = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2, .queue = 3}, 0);
+    struct request rq[6];
+    request_id id[6];
+    for (uint32_t i = 0; i < 5; i++) {
+        rq[i] = mixed(i);
+        id[i] = submit(en, &rq[i]);
+    }
+    struct err e;
+    rq[5] = mixed(5);
+    assert_int_equal(engine_submit(en, &rq[5], &id[5], &e), ST_BUSY);
+    assert_in_range(e.retry_after, 1, 60);
+    /* One that waits is cancelled: its place is free within one step. */
+    engine_cancel(en, id[4]);
+    sem_post(&fake.gate);
+    client_finish(en, id[4], &replies[4]);
+    assert_int_equal(replies[4].result.finish, FINISH_CANCELLED);
+    assert_int_equal(replies[4].events, 1);
+    assert_int_equal(replies[4].result.usage.steps, 0);
+    id[5] = submit(en, &rq[5]);
+    fake.gated = false;
+    for (int i = 0; i < 10; i++)
+        sem_post(&fake.gate);
+    for (uint32_t i = 0; i < 6; i++) {
+        if (i == 4)
+            continue;
+        client_finish(en, id[i], &replies[i]);
+        assert_true(client_right(&fake, &rq[i], &replies[i]));
+    }
+    end(en);
+    pool_free(pool);
+}
+
+/* Clients that do not close their ended requests cannot use the table up for long. */
+static void test_unclosed(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(1);
+    fake_init(&fake, 100);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 1, .queue = 1}, 0);
+    static const tok_id prompt[1] = {1};
+    struct request rq = client_request(prompt, 1, 1);
+    request_id id[200], extra;
+    uint32_t n = 0;
+    struct err e;
+    for (; n < 200; n++) {
+        client_await_load(en, 0, 0);
+        if (engine_submit(en, &rq, &id[n], &e))
+            break;
+        while (!engine_wait(en, id[n], 60000))
+            ;
+    }
+    assert_in_range(n, 2, 100);
+    assert_int_equal(e.code, ST_BUSY);
+    engine_close(en, id[0]);
+    extra = submit(en, &rq);
+    assert_true(extra != id[0]);
+    client_finish(en, extra, &replies[0]);
+    for (uint32_t i = 1; i < n; i++)
+        engine_close(en, id[i]);
+    end(en);
+    pool_free(pool);
+}
+
+/* --- slow readers ---------------------------------------------------------------------------------------------------- */
+
+static void test_full_ring(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(1);
+    fake_init(&fake, 600);
+    fake.no_eos = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    client_prompt(prompts[0], 10, 0);
+    client_prompt(prompts[1], 10, 1);
+    struct request slow = client_request(prompts[0], 10, 300), quick = client_request(prompts[1], 10, 300);
+    request_id id = submit(en, &slow);
+    client_finish(en, submit(en, &quick), &replies[1]); /* nobody reads the other one meanwhile */
+    assert_true(client_right(&fake, &quick, &replies[1]));
+    client_await_load(en, 1, 0);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    uint32_t steps = fake.steps;
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    assert_int_equal(fake.steps, steps); /* it waits, and does not spin */
+    client_finish(en, id, &replies[0]);
+    assert_true(client_right(&fake, &slow, &replies[0]));
+    end(en);
+    pool_free(pool);
+}
+
+static void test_unread(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(1);
+    fake_init(&fake, 600);
+    fake.no_eos = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 300);
+    client_prompt(prompts[0], 10, 0);
+    struct request rq = client_request(prompts[0], 10, 300);
+    request_id id = submit(en, &rq);
+    client_await_load(en, 1, 0);
+    client_await_load(en, 0, 0);
+    client_finish(en, id, &replies[0]);
+    assert_int_equal(replies[0].result.finish, FINISH_CANCELLED);
+    assert_non_null(strstr(replies[0].result.err.text, "not read"));
+    assert_true(replies[0].n > 20 && replies[0].n < 300);
+    end(en);
+    pool_free(pool);
+}
+
+/* Slow readers hold no blocks that others need: here the pool holds one sequence and a bit. */
+static void test_slow_reader_gives_blocks(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(1);
+    fake_init(&fake, 300);
+    fake.no_eos = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2, .context = 256, .kv_budget = 40 << 10}, 0);
+    assert_in_range(engine_kv_unused(en), 8, 12);
+    client_prompt(prompts[0], 150, 0);
+    client_prompt(prompts[1], 20, 1);
+    struct request slow = client_request(prompts[0], 150, 100), quick = client_request(prompts[1], 20, 230);
+    request_id id = submit(en, &slow);
+    await_token(en, id, &replies[0]);
+    client_finish(en, submit(en, &quick), &replies[1]);
+    assert_true(client_right(&fake, &quick, &replies[1]));
+    client_finish(en, id, &replies[0]);
+    assert_true(client_right(&fake, &slow, &replies[0]));
+    end(en);
+    pool_free(pool);
+}
+
+/* --- leaving --------------------------------------------------------------------------------------------------------- */
+
+static void test_close_while_running(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(2);
+    fake_init(&fake, 600);
+    fake.no_eos = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    uint32_t unused = engine_kv_unused(en);
+    for (uint32_t i = 0; i < 50; i++) {
+        client_prompt(prompts[0], 50, i);
+        struct request rq = client_request(prompts[0], 50, 0);
+        request_id id = submit(en, &rq);
+        if (i % 3 == 0)
+            await_token(en, id, &replies[0]);
+        replies[0].n = 0;
+        engine_close(en, id);
+    }
+    client_await_load(en, 0, 0);
+    assert_int_equal(engine_kv_unused(en), unused);
+    end(en);
+    pool_free(pool);
+}
+
+/* Cancelled within one step. */
+static void test_cancel(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(1);
+    fake_init(&fake, 600);
+    fake.no_eos = true;
+    fake.gated = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 1}, 0);
+    client_prompt(prompts[0], 5, 0);
+    struct request rq = client_request(prompts[0], 5, 100);
+    request_id id = submit(en, &rq);
+    for (int i = 0; i < 3; i++) {
+        sem_wait(&fake.entered);
+        sem_post(&fake.gate);
+    }
+    sem_wait(&fake.entered); /* in the fourth step */
+    engine_cancel(en, id);
+    engine_cancel(en, id);
+    sem_post(&fake.gate);
+    client_finish(en, id, &replies[0]);
+    assert_int_equal(replies[0].result.finish, FINISH_CANCELLED);
+    assert_int_equal(replies[0].result.err.code, ST_CANCELLED);
+    assert_int_equal(replies[0].n, 3);
+    assert_int_equal(fake.steps, 4);
+    end(en);
+    pool_free(pool);
+}
+
+static void test_free_while_running(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(2);
+    fake_init(&fake, 600);
+    fake.no_eos = true;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    request_id id[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        client_prompt(prompts[i], 50, i);
+        struct request rq = client_request(prompts[i], 50, 0);
+        id[i] = submit(en, &rq);
+    }
+    await_token(en, id[0], &replies[0]);
+    engine_stop(en);
+    for (uint32_t i = 0; i < 5; i++) {
+        client_finish(en, id[i], &replies[i]);
+        assert_int_equal(replies[i].result.finish, FINISH_CANCELLED);
+    }
+    struct request rq = client_request(prompts[0], 50, 0);
+    struct err e;
+    assert_int_equal(engine_submit(en, &rq, &id[0], &e), ST_BUSY);
+    end(en);
+    fake_init(&fake, 600);
+    en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    submit(en, &rq); /* never read, never closed */
+    end(en);
+    pool_free(pool);
+}
+
+/* --- clients in threads ---------------------------------------------------------------------------------------------- */
+
+struct client {
+    struct engine *en;
+    uint32_t seed, right, cancelled;
+    struct client_reply reply;
+};
+
+static void *client_main(void *arg)
+{
+    struct client *c = arg;
+    for (uint32_t k = 0; k < 12; k++) {
+        tok_id prompt[120];
+        uint32_t n = 1 + (c->seed * 31 + k * 17) % 120;
+        client_prompt(prompt, n, c->seed * 100 + k);
+        struct request rq = client_request(prompt, n, 10 + k);
+        request_id id;
+        while (engine_submit(c->en, &rq, &id, NULL))
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        memset(&c->reply, 0, sizeof c->reply);
+        if (k % 4 == 3) {
+            engine_wait(c->en, id, (int)(k % 3));
+            client_take(c->en, id, &c->reply);
+            if (k % 8 == 3)
+                engine_cancel(c->en, id);
+            engine_close(c->en, id);
+            c->cancelled++;
+            continue;
+        }
+        client_finish(c->en, id, &c->reply);
+        c->right += client_right(&fake, &rq, &c->reply);
+    }
+    return NULL;
+}
+
+static void test_client_threads(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 10 };
+    static struct client clients[CLIENTS];
+    struct pool *pool = threads(2);
+    fake_init(&fake, 200);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 3, .queue = 4, .kv_budget = 48 << 10}, 0);
+    uint32_t unused = engine_kv_unused(en);
+    pthread_t thread[CLIENTS];
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        clients[i] = (struct client){.en = en, .seed = i + 1};
+        assert_int_equal(pthread_create(&thread[i], NULL, client_main, &clients[i]), 0);
+    }
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        pthread_join(thread[i], NULL);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        assert_int_equal(clients[i].right, 9);
+        assert_int_equal(clients[i].cancelled, 3);
+    }
+    client_await_load(en, 0, 0);
+    assert_int_equal(engine_kv_unused(en), unused);
+    end(en);
+    pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mix),          cmocka_unit_test(test_running_out_of_blocks),
+        cmocka_unit_test(test_poison),       cmocka_unit_test(test_full_queue),
+        cmocka_unit_test(test_unclosed),     cmocka_unit_test(test_full_ring),
+        cmocka_unit_test(test_unread),       cmocka_unit_test(test_slow_reader_gives_blocks),
+        cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_free_while_running),  cmocka_unit_test(test_client_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
