@@ -1,0 +1,109 @@
+"""Starts servers and ends them again; raw sockets for what a client library would not send."""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+
+import openai
+import pytest
+
+FFWD, MODEL = os.environ["FFWD"], os.environ["SMOLLM2"]
+CONTEXT, ROWS = 1024, 4
+
+
+class Server:
+    """A running `ffwd serve`. `log` is what it wrote to stderr so far."""
+
+    def __init__(self, *options):
+        self.process = subprocess.Popen([FFWD, "serve", "-m", MODEL, "--port", "0", "--ctx", str(CONTEXT), *options],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.log, self.url = "", None
+        ready = threading.Event()
+        threading.Thread(target=self._read, args=(ready,), daemon=True).start()
+        assert ready.wait(60), "the server does not start: " + self.log
+        assert self.url, "the server ended: " + self.log
+        self.host, self.port = "127.0.0.1", int(self.url.rsplit(":", 1)[1])
+        self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=60)
+
+    def _read(self, ready):
+        for line in self.process.stderr:
+            self.log += line.decode("utf-8", "replace")
+            found = re.search(r"listening on (http://\S+)", self.log)
+            if found:
+                self.url = found.group(1)
+                ready.set()
+        ready.set()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=20) as reply:
+            return json.load(reply)
+
+    def connect(self, timeout=30):
+        return socket.create_connection((self.host, self.port), timeout=timeout)
+
+    def load_becomes(self, running, waiting, seconds):
+        """Whether /health says so within that time."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            health = self.get("/health")
+            if (health["running"], health["waiting"]) == (running, waiting):
+                return True
+            time.sleep(0.005)
+        return False
+
+
+@pytest.fixture(scope="session")
+def server():
+    s = Server("--rows", str(ROWS))
+    yield s
+    assert s.process.poll() is None, "the server died: " + s.log
+    assert s.stop() == 0, s.log
+
+
+@pytest.fixture(autouse=True)
+def idle_afterwards(server):
+    """No test may leave a request behind."""
+    yield
+    assert server.process.poll() is None, "the server died: " + server.log
+    assert server.load_becomes(0, 0, 10), "a request is left: " + str(server.get("/health"))
+
+
+def head(path, length, *more):
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {length}", *more, "", ""]).encode()
+
+
+def read_all(sock):
+    data = b""
+    while True:
+        part = sock.recv(65536)
+        if not part:
+            return data
+        data += part
+
+
+def post_raw(server, path, body, *more):
+    """Status and body of a request whose bytes are sent as they are."""
+    with server.connect() as sock:
+        sock.sendall(head(path, len(body), "Connection: close", *more) + body)
+        reply = read_all(sock)
+    top, _, rest = reply.partition(b"\r\n\r\n")
+    return int(top.split(b" ")[1]), rest
+
+
+def pytest_terminal_summary(terminalreporter):
+    n = {k: len(terminalreporter.stats.get(k, [])) for k in ("passed", "failed", "error", "skipped")}
+    print(f"\nhttp: {n['passed']} passed, {n['failed'] + n['error']} failed, {n['skipped']} skipped")
