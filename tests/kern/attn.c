@@ -1,0 +1,108 @@
+/* attn: attention, its fold, and the storing of K and V, over pages in random order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+
+struct cache {
+    struct kern_kv_view view;
+    uint32_t *table;
+    size_t bytes;
+};
+
+/* A cache of `positions` in shuffled blocks; what was not stored is NaN, so that reading it shows. */
+static struct cache make_cache(struct check *c, uint32_t positions, uint32_t hd, enum kern_kv format)
+{
+    uint32_t blocks = (positions + KERN_KV_TOKENS - 1) / KERN_KV_TOKENS;
+    size_t half = (size_t)hd * KERN_KV_TOKENS * (format == KERN_KV_F32 ? 4 : 2);
+    struct cache k = {.bytes = 2 * half * blocks};
+    k.table = guard_alloc(blocks * sizeof *k.table, 4);
+    for (uint32_t i = 0; i < blocks; i++)
+        k.table[i] = i;
+    for (uint32_t i = blocks; i > 1; i--) {
+        uint32_t j = rnd_below(c, i), t = k.table[i - 1];
+        k.table[i - 1] = k.table[j];
+        k.table[j] = t;
+    }
+    k.view = (struct kern_kv_view){guard_alloc(k.bytes, 64), k.table, 2 * half, 0, half, format, hd};
+    memset(k.view.base, 0xFF, k.bytes);
+    return k;
+}
+
+static void fill_cache(struct check *c, struct cache *k, uint32_t positions)
+{
+    uint32_t hd = k->view.head_dim, step = 7;
+    for (uint32_t p = 0; p < positions; p += step) {
+        uint32_t n = positions - p < step ? positions - p : step, stride = hd + 3;
+        float *kv = guard_alloc((size_t)2 * n * stride * 4, 4);
+        for (uint32_t i = 0; i < 2 * n * stride; i++)
+            kv[i] = rnd_float(c, 2);
+        kern_level_ops(KERN_REF)->kv_store(&k->view, p, n, kv, kv + (size_t)n * stride, stride);
+        struct kern_kv_view other = k->view;
+        other.base = guard_alloc(k->bytes, 64);
+        memcpy(other.base, k->view.base, k->bytes);
+        c->ops->kv_store(&other, p, n, kv, kv + (size_t)n * stride, stride);
+        if (p < 5 * step)
+            same(c, "kv_store", k->view.base, other.base, k->bytes);
+    }
+}
+
+struct shape {
+    uint32_t queries, heads, hd, pos0, window;
+    enum kern_kv format;
+    float softcap;
+};
+
+static void one_attn(struct check *c, struct shape s)
+{
+    char what[128];
+    snprintf(what, sizeof what, "attn %u queries × %u heads of %u at %u, window %u, f%d, softcap %g", s.queries, s.heads,
+             s.hd, s.pos0, s.window, s.format == KERN_KV_F32 ? 32 : 16, (double)s.softcap);
+    uint32_t positions = s.pos0 + s.queries;
+    struct cache k = make_cache(c, positions, s.hd, s.format);
+    fill_cache(c, &k, positions);
+    size_t q_token = (size_t)s.heads * s.hd + 5, size = s.hd + KERN_ACC_EXTRA;
+    float *q = guard_alloc(q_token * s.queries * 4, 4);
+    for (size_t i = 0; i < q_token * s.queries; i++)
+        q[i] = rnd_float(c, 2);
+    struct kern_attn a = {.kv = k.view, .q = q, .q_token = q_token, .queries = s.queries, .heads = s.heads,
+                          .pos0 = s.pos0, .window = s.window, .scale = 0.125f, .softcap = s.softcap};
+    uint32_t first = s.window && s.pos0 + 1 > s.window ? s.pos0 + 1 - s.window : 0;
+    a.part0 = first / KERN_PARTIAL;
+    a.part1 = (positions - 1) / KERN_PARTIAL + 1;
+    size_t vectors = (size_t)s.queries * s.heads, parts = a.part1 - a.part0, n = parts * vectors * size;
+    float *want = guard_alloc(n * 4, 4), *got = guard_alloc(n * 4, 4);
+    void *scratch = guard_alloc(KERN_ATTN_SCRATCH, 64);
+    kern_level_ops(KERN_REF)->attn(&a, want, scratch);
+    c->ops->attn(&a, got, scratch);
+    same(c, what, want, got, n * 4);
+    for (size_t v = 0; v < vectors; v += 3) {
+        float *run[2], *out[2];
+        for (int l = 0; l < 2; l++) {
+            const struct kern_ops *ops = l ? c->ops : kern_level_ops(KERN_REF);
+            run[l] = guard_alloc(size * 4, 4);
+            out[l] = guard_alloc(s.hd * 4, 4);
+            memset(run[l], 0, size * 4);
+            for (size_t p = 0; p < parts; p++)
+                ops->attn_fold(run[l], want + (p * vectors + v) * size, s.hd);
+            ops->attn_finish(run[l], s.hd, out[l]);
+        }
+        same(c, "attn_fold", run[0], run[1], size * 4);
+        same(c, "attn_finish", out[0], out[1], s.hd * 4);
+    }
+    guard_release();
+}
+
+void check_attn(struct check *c)
+{
+    static const struct shape shapes[] = {
+        {1, 1, 64, 0, 0, KERN_KV_F16, 0},      {1, 3, 64, 31, 0, KERN_KV_F16, 0},   {1, 3, 64, 32, 0, KERN_KV_F32, 0},
+        {16, 3, 64, 0, 0, KERN_KV_F16, 0},     {16, 4, 256, 500, 0, KERN_KV_F16, 0}, {5, 4, 32, 250, 0, KERN_KV_F32, 0},
+        {3, 2, 80, 255, 0, KERN_KV_F16, 0},    {7, 1, 16, 511, 0, KERN_KV_F16, 30}, {16, 4, 64, 40, 16, KERN_KV_F32, 0},
+        {16, 1, 128, 700, 512, KERN_KV_F16, 0}, {2, 8, 64, 300, 33, KERN_KV_F16, 50}, {64, 1, 48, 230, 31, KERN_KV_F32, 0},
+        {1, 7, 96, 256, 1, KERN_KV_F16, 0},    {13, 3, 64, 246, 10, KERN_KV_F16, 0}, {1, 64, 16, 77, 0, KERN_KV_F16, 0},
+        {4, 2, 512, 100, 0, KERN_KV_F16, 0},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        one_attn(c, shapes[i]);
+}

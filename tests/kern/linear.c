@@ -1,0 +1,172 @@
+/* linear: packing and matrix products. The odd sizes are those that have a path of their own somewhere: rows around a
+ * panel, tokens around tiles, chunks and the unpacking threshold, panel ranges that do not begin at 0. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+/* Byte ranges of a file block that hold f16 scales. */
+static int scale_at(enum kern_type type, uint32_t at[2])
+{
+    switch (type) {
+    case KERN_Q8_0:
+    case KERN_Q4_0:
+    case KERN_Q5_0: at[0] = 0; return 1;
+    case KERN_Q4_1:
+    case KERN_Q5_1:
+    case KERN_Q4_K:
+    case KERN_Q5_K: at[0] = 0, at[1] = 2; return 2;
+    case KERN_Q6_K: at[0] = 208; return 1;
+    default: return 0;
+    }
+}
+
+uint8_t *random_weights(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols, int extreme)
+{
+    const struct kern_type_info *ti = kern_type_info(type);
+    size_t blocks = (size_t)rows * (cols / ti->block), n = blocks * ti->file_bytes;
+    uint8_t *w = guard_alloc(n, 4);
+    if (!ti->quantised) {
+        for (size_t i = 0; i < blocks; i++) {
+            float f = rnd_float(c, 1);
+            uint32_t u;
+            uint16_t h = kern_f32_to_f16(f);
+            memcpy(&u, &f, 4);
+            if (type == KERN_BF16)
+                h = (uint16_t)(u >> 16);
+            memcpy(w + i * ti->file_bytes, ti->file_bytes == 4 ? (void *)&f : (void *)&h, ti->file_bytes);
+        }
+        return w;
+    }
+    for (size_t i = 0; i < n; i++)
+        w[i] = extreme == 1 ? 0xFF : extreme == 2 ? 0x80 : (uint8_t)rnd(c);
+    for (size_t b = 0; b < blocks; b++) {
+        uint32_t at[2];
+        int k = scale_at(type, at);
+        for (int i = 0; i < k; i++) {
+            uint16_t h = kern_f32_to_f16(rnd_float(c, 0.05f));
+            memcpy(w + b * ti->file_bytes + at[i], &h, 2);
+        }
+    }
+    return w;
+}
+
+void check_pack(struct check *c)
+{
+    c->level = "pack";
+    for (int t = 0; t < KERN_TYPES; t++) {
+        enum kern_type type = (enum kern_type)t;
+        const struct kern_type_info *ti = kern_type_info(type);
+        uint32_t cols = ti->block * 3 < 96 ? 96 : ti->block * 3, rows = 21;
+        uint8_t *src = random_weights(c, type, rows, cols, 0);
+        struct kern_mat m = {type, rows, cols, kern_panel_stride(type, cols), NULL};
+        uint8_t *dst = guard_alloc(kern_mat_bytes(type, rows, cols), 64);
+        kern_pack(type, rows, cols, src, 0, kern_panels(rows), dst);
+        m.panels = dst;
+        for (uint32_t r = 0; r < rows; r++) {
+            float *want = guard_alloc(cols * 4, 4), *got = guard_alloc(cols * 4, 4);
+            kern_to_f32(type, src + (size_t)r * (cols / ti->block) * ti->file_bytes, cols, want);
+            kern_unpack_row(&m, r, got);
+            same(c, ti->name, want, got, cols * 4);
+        }
+        guard_release();
+    }
+}
+
+struct act {
+    struct kern_act a;
+    size_t q_bytes, meta_bytes;
+};
+
+/* Activations of three kinds: random; 1: every value at the same magnitude, so that all quantise to ±127; 2: one row with
+ * a NaN and one with an infinity among random ones. */
+static struct act make_act(struct check *c, uint32_t tokens, uint32_t cols, int kind)
+{
+    struct act r = {.q_bytes = (size_t)tokens * cols, .meta_bytes = (size_t)tokens * (cols / 32) * sizeof(struct kern_xmeta)};
+    float *x = guard_alloc((size_t)tokens * cols * 4, 4);
+    for (size_t i = 0; i < (size_t)tokens * cols; i++)
+        x[i] = kind == 1 ? (rnd(c) & 1 ? 3.5f : -3.5f) : rnd_float(c, 4);
+    if (kind == 2) {
+        x[cols - 1] = __builtin_nanf("");
+        x[(size_t)(tokens - 1) * cols] = __builtin_inff();
+    }
+    r.a = (struct kern_act){tokens, cols, x, guard_alloc(r.q_bytes, 64), guard_alloc(r.meta_bytes, 16)};
+    return r;
+}
+
+static void poison(float *p, size_t n)
+{
+    memset(p, 0xA5, n * sizeof *p);
+}
+
+static void one_linear(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols, uint32_t tokens, int extreme)
+{
+    const struct kern_type_info *ti = kern_type_info(type);
+    char what[96];
+    snprintf(what, sizeof what, "linear %s %u × %u, %u tokens, kind %d", ti->name, rows, cols, tokens, extreme);
+    uint8_t *src = random_weights(c, type, rows, cols, extreme);
+    uint8_t *dst = guard_alloc(kern_mat_bytes(type, rows, cols), 64);
+    kern_pack(type, rows, cols, src, 0, kern_panels(rows), dst);
+    struct kern_mat m = {type, rows, cols, kern_panel_stride(type, cols), dst};
+    struct act x = make_act(c, tokens, cols, extreme ? 1 : 0);
+    if (ti->quantised)
+        kern_level_ops(KERN_REF)->quantise(&x.a, 0, tokens, 0, cols / 32);
+    uint32_t p0 = kern_panels(rows) > 2 ? 1 : 0, p1 = kern_panels(rows);
+    size_t n = (size_t)tokens * rows;
+    float *want = guard_alloc(n * 4, 4), *got = guard_alloc(n * 4, 4);
+    poison(want, n);
+    poison(got, n);
+    kern_level_ops(KERN_REF)->linear(&m, p0, p1, &x.a, want, rows);
+    c->ops->linear(&m, p0, p1, &x.a, got, rows);
+    same(c, what, want, got, n * 4);
+    guard_release();
+}
+
+static void one_quantise(struct check *c, uint32_t tokens, uint32_t cols, int kind)
+{
+    char what[64];
+    snprintf(what, sizeof what, "quantise %u tokens of %u, kind %d", tokens, cols, kind);
+    struct act x = make_act(c, tokens, cols, kind);
+    struct kern_act y = x.a;
+    y.q = guard_alloc(x.q_bytes, 64);
+    y.meta = guard_alloc(x.meta_bytes, 16);
+    kern_level_ops(KERN_REF)->quantise(&x.a, 0, tokens, 0, cols / 32);
+    c->ops->quantise(&y, 0, tokens, 0, cols / 64);
+    c->ops->quantise(&y, 0, tokens, cols / 64, cols / 32);
+    same(c, what, x.a.q, y.q, x.q_bytes);
+    for (size_t i = 0; i < x.meta_bytes / sizeof *y.meta; i++) /* NaN scales: the payload is no one's business */
+        if (x.a.meta[i].d != x.a.meta[i].d && y.meta[i].d != y.meta[i].d && y.meta[i].ds != y.meta[i].ds)
+            y.meta[i] = x.a.meta[i];
+    same(c, what, x.a.meta, y.meta, x.meta_bytes);
+    guard_release();
+}
+
+void check_linear(struct check *c)
+{
+    static const uint32_t rows[] = {1, 15, 16, 17, 33, 64, 83}, tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 17, 63, 64, 65, 71, 130};
+    bool slow = strstr(c->level, "emulated") != NULL;
+    for (int t = 0; t < KERN_TYPES; t++) {
+        uint32_t block = kern_type_info((enum kern_type)t)->block;
+        uint32_t unit = block < 32 ? 32 : block;
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+            if (slow && tokens[i] > 20 && i % 2)
+                continue;
+            uint32_t r = rows[rnd_below(c, sizeof rows / sizeof *rows)], k = unit * (1 + rnd_below(c, block == 256 ? 3 : 18));
+            one_linear(c, (enum kern_type)t, r, k, tokens[i], 0);
+        }
+        for (uint32_t n = 1; n < 12; n += 2) {
+            one_linear(c, (enum kern_type)t, 32, unit * 2, n, 1);
+            one_linear(c, (enum kern_type)t, 32, unit * 2, n, 2);
+        }
+    }
+    /* unquantised widths that are no multiple of anything */
+    for (int t = KERN_F32; t <= KERN_BF16; t++)
+        for (uint32_t k = 1; k < 600; k += 83)
+            one_linear(c, (enum kern_type)t, 70, k, 1 + k % 6, 0);
+    for (int kind = 0; kind < 3; kind++) {
+        one_quantise(c, 1, 64, kind);
+        one_quantise(c, 70, 576, kind);
+        one_quantise(c, 129, 96, kind);
+    }
+}
