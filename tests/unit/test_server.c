@@ -1,5 +1,5 @@
 /*
- * server: JSON in and out, the fields of the OpenAI API, and the whole way of a request over real sockets.
+ * server: the whole way of a request over real sockets.
  *
  * Engine and text library are replaced: a token is a byte, and what the engine does is written in the prompt's first
  * word (see script()), so that every outcome can be had at once and without a model.
@@ -24,9 +24,9 @@
 
 #include <cmocka.h>
 
-#include "server/dialect/openai.h"
-#include "server/http/json_in.h"
-#include "server/http/json_out.h"
+#include <jansson.h>
+
+#include "server/limits.h"
 #include "server/server.h"
 
 /* ---- the text library's place ---- */
@@ -249,200 +249,6 @@ void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
 const char *finish_name(enum finish f)
 {
     return f == FINISH_STOP ? "stop" : f == FINISH_LENGTH ? "length" : "error";
-}
-
-/* ---- JSON ---- */
-
-static void check_str(const char *s, size_t n, const char *want)
-{
-    struct buf b;
-    buf_init(&b, 4096);
-    http_json_str(&b, s, n);
-    assert_string_equal(b.data, want);
-    buf_release(&b);
-}
-
-static void test_json_str(void **state)
-{
-    (void)state;
-    check_str(NULL, 0, "\"\"");
-    check_str("a\"\\/\b\n\x1f\0z", 10, "\"a\\\"\\\\/\\u0008\\n\\u001f\\u0000z\\u0000\"");
-    check_str("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\x7f", 10, "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\x7f\"");
-    /* lone continuation, overlong, surrogate, beyond U+10FFFF, cut off */
-    check_str("\x80", 1, "\"\xEF\xBF\xBD\"");
-    check_str("\xC0\xAF", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
-    check_str("\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
-    check_str("\xF4\x90\x80\x80", 4, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
-    check_str("x\xE2\x82", 3, "\"x\xEF\xBF\xBD\xEF\xBF\xBD\"");
-}
-
-static void check_fixed(double v, const char *want)
-{
-    struct buf b;
-    buf_init(&b, 100);
-    http_json_fixed(&b, v);
-    assert_string_equal(b.data, want);
-    buf_release(&b);
-}
-
-static void test_json_fixed(void **state)
-{
-    (void)state;
-    check_fixed(0, "0.000000");
-    check_fixed(-0.5, "-0.500000");
-    check_fixed(-1e-9, "0.000000");
-    check_fixed(12345.6789, "12345.678900");
-    check_fixed(-__builtin_inf(), "-9999.000000");
-    check_fixed(__builtin_nan(""), "-9999.000000");
-}
-
-static void check_parse(const char *s, size_t n, enum status want)
-{
-    struct err e = {0};
-    json_t *v;
-    enum status st = http_json_parse(s, n, &v, &e);
-    if (st != want)
-        fail_msg("%.60s: %s, not %s", s, status_name(st), status_name(want));
-    assert_true((st == ST_OK) == (v != NULL));
-    json_decref(v);
-}
-
-static void test_json_parse(void **state)
-{
-    (void)state;
-    check_parse("{}", 2, ST_OK);
-    check_parse("{\"a\":\"\\u0000\"}", 14, ST_OK);
-    check_parse("{\"a\":18446744073709551615}", 26, ST_OK);
-    check_parse(NULL, 0, ST_ARGUMENT);
-    check_parse("[]", 2, ST_ARGUMENT);
-    check_parse("{\"a\":1,\"a\":2}", 13, ST_ARGUMENT);
-    check_parse("{\"a\":\"\\ud800\"}", 14, ST_ARGUMENT);
-    check_parse("{\"a\":\"\xFF\"}", 9, ST_ARGUMENT);
-    check_parse("{\"a\":1e999}", 11, ST_ARGUMENT);
-    check_parse("{} x", 4, ST_ARGUMENT);
-    char deep[600];
-    memset(deep, '[', sizeof deep);
-    check_parse(deep, sizeof deep, ST_TOO_LONG);
-    deep[0] = '{';
-    memcpy(deep + 1, "\"a\":", 4);
-    memset(deep + 5, '[', 127);
-    memset(deep + 132, ']', 127);
-    deep[259] = '}';
-    check_parse(deep, 260, ST_OK);
-    size_t many = 3u << 20;
-    char *commas = malloc(many);
-    memset(commas, ',', many);
-    check_parse(commas, many, ST_TOO_LONG);
-    memset(commas, 'x', many); /* in a string, nothing counts */
-    memcpy(commas, "{\"a\":\"", 6);
-    memset(commas + 6, '[', many / 2);
-    memcpy(commas + many - 2, "\"}", 2);
-    check_parse(commas, many, ST_OK);
-    free(commas);
-}
-
-/* ---- fields ---- */
-
-static enum status parse(const char *s, bool chat, struct reply_job *job, struct err *e)
-{
-    struct openai_chat_request rq;
-    server_job_init(job);
-    assert_int_equal(http_json_parse(s, strlen(s), &job->root, e), ST_OK);
-    return chat ? openai_parse_chat(job->root, job, &rq, e) : openai_parse_completions(job->root, job, e);
-}
-
-static void test_fields(void **state)
-{
-    (void)state;
-    struct reply_job job;
-    struct err e = {0};
-    assert_int_equal(parse("{\"max_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,\"seed\":9,"
-                           "\"repetition_penalty\":1.5,\"stop\":[\"a\",\"b\\u0000c\"],\"stream\":true,\"n\":3,"
-                           "\"stream_options\":{\"include_usage\":true},\"logprobs\":true,\"top_logprobs\":2,"
-                           "\"tools\":null,\"presence_penalty\":0.0,\"logit_bias\":{},\"user\":5,\"unknown\":[1],"
-                           "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\"}",
-                           true, &job, &e),
-                     ST_OK);
-    assert_int_equal(job.max_tokens, 7);
-    assert_true(job.sampling.temperature == 0 && job.sampling.top_p == 0.5f && job.sampling.top_k == 0);
-    assert_true(job.sampling.seed == 9 && job.sampling.repetition_penalty == 1.5f && job.sampling.min_p == 0.1f);
-    assert_true(job.stops_n == 2 && job.stops[1].n == 3 && memcmp(job.stops[1].s, "b\0c", 3) == 0);
-    assert_true(job.stream && job.include_usage && job.n == 3 && job.logprobs == 3);
-    server_job_release(&job);
-
-    assert_int_equal(parse("{\"logprobs\":0,\"stop\":\"x\",\"max_completion_tokens\":16.0,\"echo\":false}", false, &job, &e),
-                     ST_OK);
-    assert_true(job.logprobs == 1 && job.stops_n == 1 && job.max_tokens == 16);
-    assert_true(job.sampling.temperature == 1 && job.sampling.top_p == 1 && job.sampling.seed < 1ull << 53);
-    uint64_t seed = job.sampling.seed;
-    server_job_release(&job);
-    assert_int_equal(parse("{\"seed\":null}", true, &job, &e), ST_OK);
-    assert_true(job.sampling.seed != seed && job.logprobs == 0 && job.max_tokens == 0);
-    server_job_release(&job);
-}
-
-static void check_refused(const char *s, bool chat, enum status want, const char *field)
-{
-    struct reply_job job;
-    struct err e = {0};
-    enum status st = parse(s, chat, &job, &e);
-    if (st != want || strcmp(e.field, field) != 0)
-        fail_msg("%s: %s '%s', not %s '%s'", s, status_name(st), e.field, status_name(want), field);
-    server_job_release(&job);
-}
-
-static void test_refused(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *body, *field;
-        enum status code;
-    } both[] = {
-        {"{\"temperature\":\"hot\"}", "temperature", ST_ARGUMENT},
-        {"{\"temperature\":-0.1}", "temperature", ST_ARGUMENT},
-        {"{\"temperature\":true}", "temperature", ST_ARGUMENT},
-        {"{\"top_p\":0}", "top_p", ST_ARGUMENT},
-        {"{\"top_p\":1.01}", "top_p", ST_ARGUMENT},
-        {"{\"min_p\":1}", "min_p", ST_ARGUMENT},
-        {"{\"top_k\":1.5}", "top_k", ST_ARGUMENT},
-        {"{\"max_tokens\":0}", "max_tokens", ST_ARGUMENT},
-        {"{\"max_tokens\":\"5\"}", "max_tokens", ST_ARGUMENT},
-        {"{\"max_tokens\":5,\"max_completion_tokens\":6}", "max_tokens", ST_ARGUMENT},
-        {"{\"seed\":18446744073709551615}", "seed", ST_ARGUMENT},
-        {"{\"seed\":0.5}", "seed", ST_ARGUMENT},
-        {"{\"n\":0}", "n", ST_ARGUMENT},
-        {"{\"n\":1000}", "n", ST_ARGUMENT},
-        {"{\"stop\":[\"\"]}", "stop[0]", ST_ARGUMENT},
-        {"{\"stop\":[\"a\",5]}", "stop[1]", ST_ARGUMENT},
-        {"{\"stop\":{}}", "stop", ST_ARGUMENT},
-        {"{\"stop\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", "stop", ST_ARGUMENT},
-        {"{\"stream\":1}", "stream", ST_ARGUMENT},
-        {"{\"stream_options\":{\"include_usage\":true}}", "stream_options", ST_ARGUMENT},
-        {"{\"stream\":true,\"stream_options\":{\"include_usage\":1}}", "stream_options.include_usage", ST_ARGUMENT},
-        {"{\"presence_penalty\":0.5}", "presence_penalty", ST_UNSUPPORTED},
-        {"{\"presence_penalty\":\"x\"}", "presence_penalty", ST_ARGUMENT},
-        {"{\"logit_bias\":{\"5\":1}}", "logit_bias", ST_UNSUPPORTED},
-        {"{\"guided_json\":{}}", "guided_json", ST_UNSUPPORTED},
-    };
-    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
-        check_refused(both[i].body, true, both[i].code, both[i].field);
-        check_refused(both[i].body, false, both[i].code, both[i].field);
-    }
-    check_refused("{\"response_format\":{\"type\":\"json_object\"}}", true, ST_UNSUPPORTED, "response_format");
-    check_refused("{\"response_format\":{}}", true, ST_ARGUMENT, "response_format.type");
-    check_refused("{\"response_format\":\"text\"}", true, ST_ARGUMENT, "response_format");
-    check_refused("{\"tool_choice\":\"required\"}", true, ST_UNSUPPORTED, "tool_choice");
-    check_refused("{\"tool_choice\":{\"type\":\"function\"}}", true, ST_UNSUPPORTED, "tool_choice");
-    check_refused("{\"tools\":{}}", true, ST_ARGUMENT, "tools");
-    check_refused("{\"tools\":[1],\"parallel_tool_calls\":false}", true, ST_UNSUPPORTED, "parallel_tool_calls");
-    check_refused("{\"tools\":[{\"function\":{\"strict\":true}}]}", true, ST_UNSUPPORTED, "tools[0].function.strict");
-    check_refused("{\"top_logprobs\":1}", true, ST_ARGUMENT, "top_logprobs");
-    check_refused("{\"logprobs\":true,\"top_logprobs\":21}", true, ST_ARGUMENT, "top_logprobs");
-    check_refused("{\"modalities\":[\"audio\"]}", true, ST_UNSUPPORTED, "modalities");
-    check_refused("{\"logprobs\":true}", false, ST_ARGUMENT, "logprobs");
-    check_refused("{\"echo\":true}", false, ST_UNSUPPORTED, "echo");
-    check_refused("{\"suffix\":\"x\"}", false, ST_UNSUPPORTED, "suffix");
-    check_refused("{\"best_of\":2}", false, ST_UNSUPPORTED, "best_of");
 }
 
 /* ---- over sockets ---- */
@@ -714,7 +520,8 @@ static void test_slow_clients(void **state)
     say(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
     assert_true(closes_after(fd, " ") < 5);
     fd = dial(&l); /* reads nothing of a reply without end */
-    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 34\r\n\r\n{\"prompt\":\"endless\",\"stream\":true}");
+    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 34\r\n\r\n"
+            "{\"prompt\":\"endless\",\"stream\":true}");
     const struct timespec nap = {.tv_nsec = 100000000};
     nanosleep(&nap, NULL);
     assert_int_not_equal(atomic_load(&submitted), atomic_load(&closed));
@@ -807,11 +614,10 @@ int main(void)
     for (int i = 0; i < 256; i++)
         all_bytes[i] = (char)i;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_str),    cmocka_unit_test(test_json_fixed),        cmocka_unit_test(test_json_parse),
-        cmocka_unit_test(test_fields),      cmocka_unit_test(test_refused),           cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_chat_whole),  cmocka_unit_test(test_errors),            cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_completions_whole), cmocka_unit_test(test_client_leaves), cmocka_unit_test(test_slow_clients),
-        cmocka_unit_test(test_bodies),      cmocka_unit_test(test_stop),              cmocka_unit_test(test_taken_port),
+        cmocka_unit_test(test_routes),     cmocka_unit_test(test_chat_whole),        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_stream),     cmocka_unit_test(test_completions_whole), cmocka_unit_test(test_client_leaves),
+        cmocka_unit_test(test_bodies),     cmocka_unit_test(test_slow_clients),      cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_taken_port),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

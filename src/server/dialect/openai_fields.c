@@ -13,8 +13,6 @@ static bool asks_nothing(const json_t *v, enum openai_neutral neutral)
     switch (neutral) {
     case NEUTRAL_ZERO:
         return json_is_number(v) && json_number_value(v) == 0;
-    case NEUTRAL_ONE:
-        return json_is_number(v) && json_number_value(v) == 1;
     case NEUTRAL_FALSE:
         return json_is_false(v);
     case NEUTRAL_EMPTY:

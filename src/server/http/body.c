@@ -75,8 +75,7 @@ bool http_check_length(struct http_call *call)
     uint64_t n = announced_length(call);
     if (n <= LIMIT_BODY)
         return false;
-    if (!call->refusal)
-        refuse_length(call);
+    refuse_length(call);
     /* A client that asks first has sent nothing yet; an absurd length is not worth reading. */
     return n > LIMIT_DRAIN || MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
 }

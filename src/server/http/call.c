@@ -59,6 +59,8 @@ void http_reply(struct http_call *call, int status, const struct buf *body, int 
         add_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
     queue(call, status, r, empty ? NULL : "application/json");
+    /* All of it is there, so only the client can be slow now, and it holds the reply's memory. */
+    http_keeper_deadline(call->http->keeper, call->slot, call->http->cfg.body_s);
 }
 
 /* The library counts a wait in here as silence of the client, so its timeout is off meanwhile; switching it on again

@@ -2,9 +2,10 @@
  * keeper: ends connections that take too long to say what they want.
  *
  * The HTTP library closes a connection that is silent; one that sends a byte now and then would hold its place for ever.
- * So every connection has a deadline for the head of its next request and another for its body, and one thread that
- * shuts the sockets of those who miss it; the connection's own thread then sees the end and cleans up. While a request
- * is worked on and answered there is no deadline.
+ * So every connection has a deadline for the head of its next request, another for its body and for taking a whole
+ * reply, and one thread shuts the sockets of those who miss it; the connection's own thread then sees the end and cleans
+ * up. While a request is worked on or its reply streams there is no deadline: a stream that is not read at all stalls,
+ * and the library's timeout ends it.
  *
  * Invariant: a slot's descriptor is open as long as the slot is taken (the library tells us before it closes), so the
  * keeper never shuts somebody else's.
