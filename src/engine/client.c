@@ -141,28 +141,28 @@ enum status engine_submit(struct engine *en, const struct request *rq, request_i
 
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
-static void reset_fd(struct slot *s)
+/* Makes the descriptor unreadable unless there is an event, and says whether there is. An event that came before the
+ * reset is found by the look after it; one that comes later rings by itself. */
+static bool settle_fd(struct slot *s)
 {
     uint64_t count;
     while (read(atomic_load(&s->fd), &count, sizeof count) < 0 && errno == EINTR)
         ;
+    if (!slot_has_event(s))
+        return false;
+    notify_ring(atomic_load(&s->fd));
+    return true;
 }
 
 size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n)
 {
     struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
-    if (!s || !n)
+    if (!s || !n || (!slot_has_event(s) && !settle_fd(s)))
         return 0;
     size_t got = 0;
     while (got < n && slot_pop(s, &out[got]))
         got++;
-    if (!got) {
-        /* An event that came before this read is found by the look after it; one that comes later rings again. */
-        reset_fd(s);
-        while (got < n && slot_pop(s, &out[got]))
-            got++;
-    }
-    if (got && slot_room(s) >= RING_ROOM && atomic_exchange(&s->paused, false))
+    if (slot_room(s) >= RING_ROOM && atomic_exchange(&s->paused, false))
         engine_ring(en);
     return got;
 }
@@ -183,9 +183,9 @@ bool engine_wait(struct engine *en, request_id id, int timeout_ms)
         }
         struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
         int rc = poll(&p, 1, left);
-        if (rc > 0)
-            reset_fd(s); /* then look again: it may have been left from an event that was taken already */
-        else if (rc == 0)
+        if (rc > 0 && settle_fd(s)) /* it may have been left from an event that was taken already */
+            return true;
+        if (rc == 0)
             return slot_has_event(s);
     }
     return false;

@@ -20,11 +20,8 @@ void engine_news(struct engine *en, const struct slot *s)
 
 void engine_ring(struct engine *en)
 {
-    uint64_t one = 1;
-    if (!atomic_exchange(&en->asleep, false))
-        return;
-    while (write(en->bell, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    if (atomic_exchange(&en->asleep, false))
+        notify_ring(en->bell);
 }
 
 static void end_cancelled(struct engine *en, struct row *r, const char *why)
@@ -130,10 +127,13 @@ static enum status make_rows(struct engine *en, struct err *e)
     return ST_OK;
 }
 
-static enum status start(struct engine *en, const struct engine_config *cfg, struct err *e)
+static enum status start(struct engine *en, const struct engine_config *cfg, const struct engine_tuning *tuning,
+                         struct err *e)
 {
     struct kv_config kv;
     TRY(engine_plan_memory(en, cfg, &kv, e));
+    if (tuning && tuning->positions)
+        kv.positions = tuning->positions;
     TRY(slot_table_init(&en->slots, en->cfg.rows + en->cfg.queue + ENGINE_SPARE_SLOTS, e));
     /* A slot may have a submit, its cancel, and the late cancel of the request before under way. */
     TRY(queue_init(&en->queue, 4 * en->slots.n, e));
@@ -168,7 +168,7 @@ enum status engine_new_net(struct engine **out, const struct engine_config *cfg,
         en->words = *words;
     en->stall_s = (double)(tuning && tuning->stall_ms ? tuning->stall_ms : ENGINE_STALL_MS) / 1000;
     en->bell = en->notify.bell = -1;
-    enum status st = start(en, cfg, e);
+    enum status st = start(en, cfg, tuning, e);
     if (st) {
         engine_free(en);
         return st;

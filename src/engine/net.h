@@ -37,7 +37,8 @@ struct engine_words {
 
 /* What only tests change. */
 struct engine_tuning {
-    uint32_t stall_ms; /* how long a full ring may stay unread; 0 = ENGINE_STALL_MS */
+    uint32_t stall_ms;  /* how long a full ring may stay unread; 0 = ENGINE_STALL_MS */
+    uint32_t positions; /* of the KV pool, even fewer than the context; 0 = as planned */
 };
 
 /* As engine_new(), but cfg->model and cfg->tok are not looked at. `words` NULL = ids only. The engine owns net->ctx from

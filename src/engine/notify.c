@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* A full counter means that the descriptor is readable already. */
-static void ring(int fd)
+void notify_ring(int fd)
 {
     uint64_t one = 1;
     while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
@@ -25,7 +25,7 @@ static void *notify_main(void *arg)
         for (uint32_t w = 0; w < n->words; w++) {
             uint64_t bits = atomic_exchange(&n->news[w], 0);
             for (; bits; bits &= bits - 1)
-                ring(atomic_load(&n->slots->at[w * 64 + (uint32_t)__builtin_ctzll(bits)].fd));
+                notify_ring(atomic_load(&n->slots->at[w * 64 + (uint32_t)__builtin_ctzll(bits)].fd));
         }
     }
     return NULL;
@@ -64,7 +64,7 @@ void notify_release(struct notify *n)
 {
     if (n->started) {
         atomic_store(&n->stop, true);
-        ring(n->bell);
+        notify_ring(n->bell);
         pthread_join(n->thread, NULL);
         n->started = false;
     }
@@ -86,5 +86,5 @@ void notify_flush(struct notify *n)
     if (!n->marked)
         return;
     n->marked = false;
-    ring(n->bell);
+    notify_ring(n->bell);
 }

@@ -29,6 +29,9 @@ void notify_release(struct notify *n); /* safe on a zeroed struct whose bell is 
 void notify_mark(struct notify *n, uint32_t slot);
 void notify_flush(struct notify *n);
 
+/* Makes an eventfd readable. */
+void notify_ring(int fd);
+
 /* pthread_create() for a thread that takes no signals. */
 int notify_thread(pthread_t *t, void *(*main)(void *), void *arg);
 

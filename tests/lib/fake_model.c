@@ -200,7 +200,7 @@ void fake_release(struct fake_model *f)
 }
 
 enum status fake_engine(struct engine **out, struct fake_model *f, const struct engine_config *cfg, bool words,
-                        uint32_t stall_ms, struct err *e)
+                        struct err *e)
 {
     struct engine_config c = *cfg;
     c.kv_format = KERN_KV_F32;
@@ -221,8 +221,7 @@ enum status fake_engine(struct engine **out, struct fake_model *f, const struct 
         return st;
     const struct engine_words w = {.ctx = f,    .open = open_stream, .close = free, .clear = clear_stream,
                                    .put = put, .more = more,        .flush = more, .ends = ends};
-    const struct engine_tuning tuning = {.stall_ms = stall_ms};
-    return engine_new_net(out, &c, &net, words ? &w : NULL, &tuning, e);
+    return engine_new_net(out, &c, &net, words ? &w : NULL, &f->tuning, e);
 }
 
 uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint32_t max, tok_id *out)

@@ -25,6 +25,7 @@ struct fake_model {
     sem_t gate, entered;
     /* If set, the next id is this function of the ids so far (n of them). */
     tok_id (*next)(const tok_id *ids, uint32_t n);
+    struct engine_tuning tuning; /* what the engine is made with */
     const char *const *text;     /* [FAKE_VOCAB] or NULL; NULL entries are one letter */
 
     _Atomic uint32_t steps, spans, most_tokens, most_spans; /* what was seen */
@@ -38,7 +39,7 @@ void fake_release(struct fake_model *f); /* after the engine */
 
 /* `cfg` as the engine takes it; model and tok are not looked at. With `words`, ids have text. */
 enum status fake_engine(struct engine **out, struct fake_model *f, const struct engine_config *cfg, bool words,
-                        uint32_t stall_ms, struct err *e);
+                        struct err *e);
 
 /* What a request must give, computed without an engine: ids until the end token (included) or max ids. Returns how
  * many. */

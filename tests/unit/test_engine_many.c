@@ -17,13 +17,13 @@ static struct fake_model fake;
 static struct client_reply replies[MANY];
 static tok_id prompts[MANY][LONGEST];
 
-static struct engine *begin(struct pool *pool, struct engine_config cfg, uint32_t stall_ms)
+static struct engine *begin(struct pool *pool, struct engine_config cfg)
 {
     struct engine *en;
     struct err e = {.text = ""};
     cfg.pool = pool;
     memset(replies, 0, sizeof replies);
-    if (fake_engine(&en, &fake, &cfg, true, stall_ms, &e))
+    if (fake_engine(&en, &fake, &cfg, true, &e))
         fail_msg("engine: %s: %s", e.field, e.text);
     return en;
 }
@@ -113,7 +113,7 @@ static void test_mix(void **state)
         for (int c = 0; c < 4; c++)
             for (int r = 0; r < 3; r++) {
                 fake_init(&fake, 600);
-                struct engine *en = begin(pool, (struct engine_config){.rows = rows[r], .chunk = chunks[c]}, 0);
+                struct engine *en = begin(pool, (struct engine_config){.rows = rows[r], .chunk = chunks[c]});
                 uint32_t unused = engine_kv_unused(en);
                 run_mix(en);
                 client_await_load(en, 0, 0);
@@ -132,7 +132,7 @@ static void test_running_out_of_blocks(void **state)
     struct pool *pool = threads(2);
     fake_init(&fake, 300);
     fake.no_eos = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 8, .context = 256, .kv_budget = 64 << 10}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 8, .context = 256, .kv_budget = 64 << 10});
     uint32_t unused = engine_kv_unused(en);
     assert_in_range(unused, 8, 24);
     request_id id[MANY];
@@ -161,13 +161,42 @@ static void test_running_out_of_blocks(void **state)
     pool_free(pool);
 }
 
+/* The last row standing ends with what it has. */
+static void test_last_row(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(1);
+    fake_init(&fake, 300);
+    fake.no_eos = true;
+    fake.tuning.positions = 128;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 3});
+    request_id id[3];
+    struct request rq[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        client_prompt(prompts[i], 200, i);
+        rq[i] = client_request(prompts[i], i == 1 ? 200 : 60, 90);
+        id[i] = submit(en, &rq[i]);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        client_finish(en, id[i], &replies[i]);
+        assert_int_equal(replies[i].result.finish, FINISH_LENGTH);
+        assert_true(replies[i].result.kv_exhausted);
+        assert_int_equal(replies[i].n, i == 1 ? 0 : 128 - 60 + 1);
+        rq[i].max_tokens = replies[i].n;
+        assert_true(client_right(&fake, &rq[i], &replies[i]));
+    }
+    assert_int_equal(engine_kv_unused(en), 4);
+    end(en);
+    pool_free(pool);
+}
+
 /* A row whose logits are not finite ends alone. */
 static void test_poison(void **state)
 {
     (void)state;
     struct pool *pool = threads(2);
     fake_init(&fake, 600);
-    struct engine *en = begin(pool, (struct engine_config){.rows = 4}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 4});
     request_id id[4];
     struct request rq[4];
     for (uint32_t i = 0; i < 4; i++) {
@@ -199,7 +228,7 @@ static void test_full_queue(void **state)
     fake_init(&fake, 600);
     fake.no_eos = true;
     fake.gated = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 2, .queue = 3}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2, .queue = 3});
     struct request rq[6];
     request_id id[6];
     for (uint32_t i = 0; i < 5; i++) {
@@ -237,7 +266,7 @@ static void test_unclosed(void **state)
     (void)state;
     struct pool *pool = threads(1);
     fake_init(&fake, 100);
-    struct engine *en = begin(pool, (struct engine_config){.rows = 1, .queue = 1}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 1, .queue = 1});
     static const tok_id prompt[1] = {1};
     struct request rq = client_request(prompt, 1, 1);
     request_id id[200], extra;
@@ -270,7 +299,7 @@ static void test_full_ring(void **state)
     struct pool *pool = threads(1);
     fake_init(&fake, 600);
     fake.no_eos = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2});
     client_prompt(prompts[0], 10, 0);
     client_prompt(prompts[1], 10, 1);
     struct request slow = client_request(prompts[0], 10, 300), quick = client_request(prompts[1], 10, 300);
@@ -293,8 +322,9 @@ static void test_unread(void **state)
     (void)state;
     struct pool *pool = threads(1);
     fake_init(&fake, 600);
+    fake.tuning.stall_ms = 300;
     fake.no_eos = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 300);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2});
     client_prompt(prompts[0], 10, 0);
     struct request rq = client_request(prompts[0], 10, 300);
     request_id id = submit(en, &rq);
@@ -315,7 +345,7 @@ static void test_slow_reader_gives_blocks(void **state)
     struct pool *pool = threads(1);
     fake_init(&fake, 300);
     fake.no_eos = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 2, .context = 256, .kv_budget = 40 << 10}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2, .context = 256, .kv_budget = 40 << 10});
     assert_in_range(engine_kv_unused(en), 8, 12);
     client_prompt(prompts[0], 150, 0);
     client_prompt(prompts[1], 20, 1);
@@ -338,7 +368,7 @@ static void test_close_while_running(void **state)
     struct pool *pool = threads(2);
     fake_init(&fake, 600);
     fake.no_eos = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2});
     uint32_t unused = engine_kv_unused(en);
     for (uint32_t i = 0; i < 50; i++) {
         client_prompt(prompts[0], 50, i);
@@ -363,7 +393,7 @@ static void test_cancel(void **state)
     fake_init(&fake, 600);
     fake.no_eos = true;
     fake.gated = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 1}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 1});
     client_prompt(prompts[0], 5, 0);
     struct request rq = client_request(prompts[0], 5, 100);
     request_id id = submit(en, &rq);
@@ -390,7 +420,7 @@ static void test_free_while_running(void **state)
     struct pool *pool = threads(2);
     fake_init(&fake, 600);
     fake.no_eos = true;
-    struct engine *en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2});
     request_id id[5];
     for (uint32_t i = 0; i < 5; i++) {
         client_prompt(prompts[i], 50, i);
@@ -408,7 +438,7 @@ static void test_free_while_running(void **state)
     assert_int_equal(engine_submit(en, &rq, &id[0], &e), ST_BUSY);
     end(en);
     fake_init(&fake, 600);
-    en = begin(pool, (struct engine_config){.rows = 2}, 0);
+    en = begin(pool, (struct engine_config){.rows = 2});
     submit(en, &rq); /* never read, never closed */
     end(en);
     pool_free(pool);
@@ -456,7 +486,7 @@ static void test_client_threads(void **state)
     static struct client clients[CLIENTS];
     struct pool *pool = threads(2);
     fake_init(&fake, 200);
-    struct engine *en = begin(pool, (struct engine_config){.rows = 3, .queue = 4, .kv_budget = 48 << 10}, 0);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 3, .queue = 4, .kv_budget = 48 << 10});
     uint32_t unused = engine_kv_unused(en);
     pthread_t thread[CLIENTS];
     for (uint32_t i = 0; i < CLIENTS; i++) {
@@ -479,7 +509,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mix),          cmocka_unit_test(test_running_out_of_blocks),
-        cmocka_unit_test(test_poison),       cmocka_unit_test(test_full_queue),
+        cmocka_unit_test(test_last_row),     cmocka_unit_test(test_poison),       cmocka_unit_test(test_full_queue),
         cmocka_unit_test(test_unclosed),     cmocka_unit_test(test_full_ring),
         cmocka_unit_test(test_unread),       cmocka_unit_test(test_slow_reader_gives_blocks),
         cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_cancel),
