@@ -35,6 +35,7 @@ struct chat_options {
     bool hide_tools;    /* leave `tools` out of the prompt (tool choice "none") */
     bool no_generation; /* do not open the assistant's turn */
     int64_t unix_time;  /* what strftime_now() sees; 0 = now */
+    size_t max_bytes;   /* a longer rendering is refused before it is encoded; 0 = none is */
 };
 
 /* Writes the variables the template sees, one JSON object, to the empty buffer `out`. Differences from the request:
@@ -48,7 +49,7 @@ MUST_CHECK enum status chat_variables(const struct chat *c, const char *request,
                                       const struct chat_options *o, struct buf *out, struct err *e);
 
 /* chat_variables(), rendering and encoding in one. On success the caller gives *ids back with tok_ids_free(); on failure
- * *ids is NULL. A template that raises is ST_ARGUMENT with its own words. */
+ * *ids is NULL. A template that raises is ST_ARGUMENT with its own words; a rendering beyond max_bytes is ST_TOO_LONG. */
 MUST_CHECK enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
                                    tok_id **ids, size_t *count, struct err *e);
 

@@ -13,6 +13,7 @@ struct server {
     const struct chat *chat; /* NULL = none */
     char *model;             /* owned */
     bool strict_model;
+    size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds */
     uint16_t port;
     int64_t started; /* unix time */
     char url[300];

@@ -21,6 +21,20 @@ uint64_t server_random(unsigned bits)
     return bits < 64 ? v >> (64 - bits) : v;
 }
 
+/* No token stands for more bytes than the longest piece, up to what normalisation may take away (composing characters
+ * makes three bytes of nine at most). */
+static size_t most_prompt_bytes(const struct tok *tok, uint32_t context)
+{
+    const size_t shrink = 4, least = 1u << 16;
+    size_t longest = 1, n;
+    for (size_t id = 0; id < tok_vocab(tok); id++) {
+        (void)tok_bytes(tok, (tok_id)id, &n);
+        longest = n > longest ? n : longest;
+    }
+    size_t bytes = mem_mul(longest * shrink, context);
+    return bytes > least ? bytes : least;
+}
+
 static enum status start_http(struct server *s, const struct server_config *cfg, const char *host, struct err *e)
 {
     int fd;
@@ -53,6 +67,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->tok = cfg->tok;
     s->chat = cfg->chat;
     s->strict_model = cfg->strict_model;
+    s->prompt_bytes = most_prompt_bytes(cfg->tok, engine_context(cfg->engine));
     s->started = clock_unix();
     json_object_seed(0); /* otherwise done on first use, by two threads at once */
     signal(SIGPIPE, SIG_IGN);

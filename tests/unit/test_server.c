@@ -396,6 +396,12 @@ static void test_errors(void **state)
     expect(chat(&l, "never", ",\"stream\":true"), 400, "\"param\":\"max_tokens\",\"code\":\"context_length_exceeded\"");
     expect(chat(&l, "fail", ""), 500, "\"type\":\"server_error\",\"param\":null,\"code\":\"step_failed\"");
     expect(chat(&l, "fail", ",\"stream\":true"), 500, "application/json");
+    char *big = calloc(1, 100000);
+    memcpy(big, "{\"prompt\":\"", 11);
+    memset(big + 11, 'a', 99000);
+    memcpy(big + 99011, "\"}", 2);
+    expect(post(&l, "/v1/completions", big), 400, "\"param\":\"prompt\",\"code\":\"context_length_exceeded\"");
+    free(big);
     expect(chat(&l, "hi", ",\"temperature\":[]"), 400, "\"param\":\"temperature\"");
     expect(post(&l, "/v1/chat/completions", "{\"messages\":"), 400, "(line 1, column");
     expect(post(&l, "/v1/chat/completions", ""), 400, "\"code\":\"invalid_json\"");

@@ -30,6 +30,9 @@ void openai_error_body(struct buf *out, int status, const char *code, const stru
 /* Replies with an error; status 0 = openai_status(e->code). */
 void openai_refuse(struct http_call *call, int status, const char *code, const struct err *e);
 
+/* The API's code for a prompt that is too long, when e says that of this field; otherwise NULL. */
+const char *openai_length_code(const struct err *e, const char *field);
+
 /* reply_ops.refuse and .broken of both dialect writers. */
 void openai_refuse_reply(struct http_call *call, const struct err *e, bool submitting);
 void openai_broken(struct reply *r, struct buf *out);

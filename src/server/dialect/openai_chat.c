@@ -110,7 +110,7 @@ static enum status prepare(struct http_call *call, struct reply_job *job, struct
     if (!srv->chat)
         return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat; use /v1/completions");
     struct reply_prompt *p = &job->prompts[0];
-    const struct chat_options o = {.hide_tools = rq.hide_tools};
+    const struct chat_options o = {.hide_tools = rq.hide_tools, .max_bytes = srv->prompt_bytes};
     TRY(chat_prompt(srv->chat, call->body.data, call->body.len, &o, &p->ids, &p->n, e));
     p->from_tok = true;
     job->prompts_n = 1;
@@ -128,6 +128,6 @@ void openai_chat(struct http_call *call)
     if (prepare(call, &job, &e) == ST_OK)
         server_reply_run(call, &job, &openai_chat_ops);
     else
-        openai_refuse(call, 0, NULL, &e);
+        openai_refuse(call, 0, openai_length_code(&e, "messages"), &e);
     server_job_release(&job);
 }

@@ -41,11 +41,16 @@ static enum status check_room(const struct reply_job *job, struct err *e)
     return ST_OK;
 }
 
-static enum status add_text(const struct tok *tok, const json_t *v, struct reply_job *job, struct err *e)
+static enum status add_text(const struct server *srv, const json_t *v, struct reply_job *job, struct err *e)
 {
+    const unsigned flags = TOK_TRUSTED | TOK_BOS;
+    size_t n = json_string_length(v);
     TRY(check_room(job, e));
+    if (n > srv->prompt_bytes)
+        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu bytes; at most %zu can fit the context", n,
+                       srv->prompt_bytes);
     struct reply_prompt *p = &job->prompts[job->prompts_n];
-    TRY(tok_encode(tok, json_string_value(v), json_string_length(v), TOK_TRUSTED | TOK_BOS, &p->ids, &p->n, e));
+    TRY(tok_encode(srv->tok, json_string_value(v), n, flags, &p->ids, &p->n, e));
     p->from_tok = true;
     job->prompts_n++;
     if (!p->n)
@@ -53,9 +58,9 @@ static enum status add_text(const struct tok *tok, const json_t *v, struct reply
     return ST_OK;
 }
 
-static enum status add_ids(const struct tok *tok, const json_t *v, struct reply_job *job, struct err *e)
+static enum status add_ids(const struct server *srv, const json_t *v, struct reply_job *job, struct err *e)
 {
-    size_t n = json_array_size(v), vocab = tok_vocab(tok);
+    size_t n = json_array_size(v), vocab = tok_vocab(srv->tok);
     TRY(check_room(job, e));
     struct reply_prompt *p = &job->prompts[job->prompts_n];
     if (!n)
@@ -79,24 +84,24 @@ static enum status add_ids(const struct tok *tok, const json_t *v, struct reply_
     return ST_OK;
 }
 
-static enum status parse_prompt(const struct tok *tok, const json_t *root, struct reply_job *job, struct err *e)
+static enum status parse_prompt(const struct server *srv, const json_t *root, struct reply_job *job, struct err *e)
 {
     static const char want[] = "a string, an array of strings, an array of token ids or an array of such arrays";
     const json_t *v = http_get(root, "prompt");
     if (!v)
         return err_set(e, ST_ARGUMENT, "prompt", "prompt is missing");
     if (json_is_string(v))
-        return add_text(tok, v, job, e);
+        return add_text(srv, v, job, e);
     if (!json_is_array(v))
         return http_wrong_type(v, "prompt", want, e);
     const json_t *first = json_array_get(v, 0);
     if (!first || json_is_number(first))
-        return add_ids(tok, v, job, e);
+        return add_ids(srv, v, job, e);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *one = json_array_get(v, i);
         if (json_typeof(one) != json_typeof(first) || !(json_is_string(one) || json_is_array(one)))
             return err_set(e, ST_ARGUMENT, "prompt", "prompt must be %s", want);
-        TRY(json_is_string(one) ? add_text(tok, one, job, e) : add_ids(tok, one, job, e));
+        TRY(json_is_string(one) ? add_text(srv, one, job, e) : add_ids(srv, one, job, e));
     }
     return ST_OK;
 }
@@ -112,10 +117,10 @@ void openai_completions(struct http_call *call)
         return;
     enum status st = openai_parse_completions(job.root, &job, &e);
     if (st == ST_OK)
-        st = parse_prompt(srv->tok, job.root, &job, &e);
+        st = parse_prompt(srv, job.root, &job, &e);
     if (st == ST_OK)
         server_reply_run(call, &job, &openai_completions_ops);
     else
-        openai_refuse(call, 0, NULL, &e);
+        openai_refuse(call, 0, openai_length_code(&e, "prompt"), &e);
     server_job_release(&job);
 }

@@ -68,6 +68,11 @@ void openai_refuse(struct http_call *call, int status, const char *code, const s
     buf_release(&body);
 }
 
+const char *openai_length_code(const struct err *e, const char *field)
+{
+    return e->code == ST_TOO_LONG && strcmp(e->field, field) == 0 ? "context_length_exceeded" : NULL;
+}
+
 void openai_refuse_reply(struct http_call *call, const struct err *e, bool submitting)
 {
     const struct reply *r = call->data;
