@@ -11,24 +11,28 @@ WALK = "docs/walk.md"
 
 
 def defined(root):
-    """Names of all functions defined in C (column 0, our style) or Rust."""
-    names = set()
+    """file -> names of the functions defined in it, for C (column 0, our style) and Rust."""
+    names = {}
     for path in source.files(root, ".c", ".rs"):
         text = source.read(root, path)
         if path.endswith(".rs"):
-            names.update(re.findall(r"\bfn (\w+)", text))
+            names[path] = set(re.findall(r"\bfn (\w+)", text))
         else:
-            names.update(name for name, *_ in source.functions(source.strip_c(text)))
+            names[path] = {name for name, *_ in source.functions(source.strip_c(text))}
     return names
 
 
 def check_walk(root):
     if not os.path.exists(os.path.join(root, WALK)):
         return [f"{WALK} is missing"]
-    names, problems = defined(root), []
+    by_file, problems = defined(root), []
+    everywhere = set().union(*by_file.values())
     for n, line in enumerate(source.read(root, WALK).split("\n"), 1):
         problems += [f"{WALK}:{n}: there is no function {name}()" for name in re.findall(r"`(\w+)\(\)`", line)
-                     if name not in names]
+                     if name not in everywhere]
+        stop = re.match(r"\|[^|]*\| `(\w+)\(\)` \| `(src/[\w./]+)` \|", line)
+        if stop and stop.group(1) not in by_file.get(stop.group(2), ()):
+            problems.append(f"{WALK}:{n}: {stop.group(1)}() is not in {stop.group(2)}")
     return problems
 
 

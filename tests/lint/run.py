@@ -79,6 +79,8 @@ CASES = [
     ("registry host", style.check, {"a.md": "from pypi" + ".org\n"}, "registry host"),
     ("header alone", headers.check, {"src/base/a.h": "size_t f(void);\n"}, "does not compile alone"),
     ("walk", docs.check_walk, {"docs/walk.md": "`f()` then `g()`\n", "src/base/a.c": function(1)}, "no function g()"),
+    ("walk, wrong file", docs.check_walk,
+     {"docs/walk.md": "| a | `f()` | `src/base/b.c` |\n", "src/base/a.c": function(1)}, "is not in src/base/b.c"),
     ("walk, all there", docs.check_walk, {"docs/walk.md": "`f()`\n", "src/base/a.c": function(1)}, None),
     ("notices", docs.check_notices,
      {"shim/Cargo.lock": '[[package]]\nname = "a"\nversion = "1.0"\nsource = "x"\n',
