@@ -16,6 +16,7 @@
 #define ENGINE_ROWS 8u           /* where the configuration names none */
 #define ENGINE_STALL_MS 30000u
 #define ENGINE_STALL_LOOK_S 0.25 /* how often stalled rows are looked at */
+#define ENGINE_LEAST_BUDGET ((size_t)256 << 20) /* bytes of KV that are planned for when nobody says how many */
 #define ENGINE_SPARE_SLOTS 64u   /* requests that ended but whose client has not closed them yet */
 
 struct engine {

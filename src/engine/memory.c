@@ -60,6 +60,14 @@ static enum status fill_defaults(struct engine *en, const struct engine_config *
     return ST_OK;
 }
 
+/* Half of what is free: the pool is only touched as it fills, and other programs live here too. In a control group that
+ * is full of page cache nothing seems free, though the kernel would make room, so there is a floor. */
+static size_t free_budget(void)
+{
+    uint64_t half = mem_available() / 2;
+    return half > ENGINE_LEAST_BUDGET ? (size_t)half : ENGINE_LEAST_BUDGET;
+}
+
 enum status engine_plan_memory(struct engine *en, const struct engine_config *cfg, struct kv_config *kv, struct err *e)
 {
     TRY(fill_defaults(en, cfg, e));
@@ -67,8 +75,7 @@ enum status engine_plan_memory(struct engine *en, const struct engine_config *cf
     *kv = (struct kv_config){.format = c->kv_format, .groups = en->net.kv_groups, .rows = c->rows, .span = c->chunk};
     for (uint32_t g = 0; g < kv->groups && g < KV_GROUPS; g++)
         kv->group[g] = en->net.kv_group[g];
-    /* Half of what is free: the pool is only touched as it fills, and other programs live here too. */
-    size_t budget = c->kv_budget ? c->kv_budget : (size_t)(mem_available() / 2);
+    size_t budget = c->kv_budget ? c->kv_budget : free_budget();
     uint32_t want = c->context ? c->context : en->net.context;
     uint32_t context = most_positions(kv, want, 0, true, budget);
     if (context < want && (c->context || !context))

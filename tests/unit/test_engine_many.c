@@ -52,12 +52,12 @@ static request_id submit(struct engine *en, const struct request *rq)
 }
 
 /* Request i of a mix: lengths, samplers and limits all differ. */
-static struct request mixed(uint32_t i)
+static struct request mixed_into(tok_id *prompt, uint32_t i)
 {
     static const uint32_t lengths[] = {1, 2, 31, 32, 33, 150, 257, 400};
     uint32_t n = lengths[i % 8];
-    client_prompt(prompts[i], n, i);
-    struct request rq = client_request(prompts[i], n, 20 + (i * 13) % 30);
+    client_prompt(prompt, n, i);
+    struct request rq = client_request(prompt, n, 20 + (i * 13) % 30);
     rq.ignore_eos = i % 5 == 0;
     if (i % 3) {
         rq.sampling.temperature = 0.3f + 0.2f * (float)(i % 4);
@@ -66,6 +66,11 @@ static struct request mixed(uint32_t i)
         rq.sampling.repetition_penalty = i % 4 ? 1 : 1.2f;
     }
     return rq;
+}
+
+static struct request mixed(uint32_t i)
+{
+    return mixed_into(prompts[i], i);
 }
 
 static void await_token(struct engine *en, request_id id, struct client_reply *r)
@@ -444,6 +449,92 @@ static void test_free_while_running(void **state)
     pool_free(pool);
 }
 
+/* --- anything at any time -------------------------------------------------------------------------------------------- */
+
+struct going {
+    request_id id; /* 0 = not begun */
+    struct request rq;
+    bool lazy, cancelled, over;
+};
+
+static uint32_t draw_seed, draw_n;
+
+static uint32_t draw(uint32_t n)
+{
+    return (uint32_t)(rng_uniform(draw_seed, 9, draw_n++, RNG_FINAL) * (float)n);
+}
+
+static void check_end(struct engine *en, struct going *g, struct client_reply *r)
+{
+    client_finish(en, g->id, r);
+    g->over = true;
+    if (g->cancelled && r->result.finish == FINISH_CANCELLED)
+        return;
+    if (!client_right(&fake, &g->rq, r))
+        fail_msg("seed %u: a request of %u ids gave others than alone", draw_seed, g->rq.prompt_n);
+}
+
+/* One request's turn: begins, reads (a lazy one seldom), is cancelled, or is closed unread. */
+static void turn(struct engine *en, struct going *g, uint32_t i)
+{
+    struct client_reply *r = &replies[i];
+    if (g->over)
+        return;
+    if (!g->id) {
+        g->rq = mixed_into(prompts[i], i + draw(8));
+        if (g->rq.prompt_n > 150)
+            g->rq.prompt_n = 150;
+        g->rq.max_tokens = 1 + draw(90);
+        g->lazy = draw(4) == 0;
+        if (engine_submit(en, &g->rq, &g->id, NULL))
+            g->id = 0; /* busy: another time */
+        return;
+    }
+    if (draw(40) == 0 && !g->cancelled) {
+        engine_cancel(en, g->id);
+        g->cancelled = true;
+    }
+    if (draw(150) == 0) {
+        engine_close(en, g->id);
+        g->over = true;
+        return;
+    }
+    if (!g->lazy || draw(30) == 0)
+        client_take(en, g->id, r);
+    if (r->ended)
+        check_end(en, g, r);
+}
+
+static void test_anything(void **state)
+{
+    (void)state;
+    struct pool *pool = threads(2);
+    for (draw_seed = 1; draw_seed <= 40; draw_seed++) {
+        static struct going going[MANY];
+        draw_n = 0;
+        memset(going, 0, sizeof going);
+        fake_init(&fake, 256);
+        fake.tuning.positions = 256 + draw(4) * 100; /* one or two rows of the largest kind */
+        struct engine_config cfg = {.rows = 1 + draw(8), .queue = 1 + draw(20), .chunk = 1 + draw(3) * 50};
+        struct engine *en = begin(pool, cfg);
+        uint32_t unused = engine_kv_unused(en), over = 0;
+        for (uint32_t round = 0; over < MANY; round++) {
+            over = 0;
+            for (uint32_t i = 0; i < MANY; i++) {
+                turn(en, &going[i], i);
+                over += going[i].over;
+            }
+            if (round % 4 == 0)
+                nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        }
+        client_await_load(en, 0, 0);
+        assert_int_equal(engine_kv_unused(en), unused);
+        assert_true(fake.most_spans <= cfg.rows);
+        end(en);
+    }
+    pool_free(pool);
+}
+
 /* --- clients in threads ---------------------------------------------------------------------------------------------- */
 
 struct client {
@@ -513,7 +604,8 @@ int main(void)
         cmocka_unit_test(test_unclosed),     cmocka_unit_test(test_full_ring),
         cmocka_unit_test(test_unread),       cmocka_unit_test(test_slow_reader_gives_blocks),
         cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_free_while_running),  cmocka_unit_test(test_client_threads),
+        cmocka_unit_test(test_free_while_running),  cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_client_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
