@@ -20,9 +20,12 @@
 
 typedef const enum kern_type ktype; /* always a compile-time constant below */
 
-struct group_pair { /* unsigned quants of groups v and v + 4, eight outputs; 8 bits: signed */
-    __m256i lo, hi;
+struct half_panel { /* quants of one group, unsigned; 8 bits: signed */
+    __m256i w[2]; /* eight outputs each */
 };
+
+/* Keeps the compiler from loading the activations of later groups early: it would run out of registers. */
+#define KEEP_ORDER() __asm__ volatile("" ::: "memory")
 
 VEC_INLINE int is_5bit(ktype type)
 {
@@ -39,43 +42,43 @@ VEC_INLINE __m256i shift_to(__m256i x, int from, int to)
     return from < to ? _mm256_slli_epi16(x, to - from) : _mm256_srli_epi16(x, from - to);
 }
 
-/* Straight from the panel. q points at the block, h is the half panel (eight outputs). */
-VEC_INLINE struct group_pair panel_pair(ktype type, const uint8_t *q, const int v, const int h)
+/* Group g straight from the panel; q points at the block. */
+VEC_INLINE struct half_panel panel_group(ktype type, const uint8_t *q, const int g)
 {
-    q += 32 * h;
-    if (type == KERN_Q8_0)
-        return (struct group_pair){_mm256_load_si256((const __m256i *)(q + v * 64)),
-                                   _mm256_load_si256((const __m256i *)(q + (v + 4) * 64))};
-    __m256i raw = _mm256_load_si256((const __m256i *)(q + v * 64)), low = _mm256_set1_epi8(15);
-    struct group_pair w = {_mm256_and_si256(raw, low), _mm256_and_si256(_mm256_srli_epi16(raw, 4), low)};
-    if (is_5bit(type)) {
-        __m256i top = _mm256_load_si256((const __m256i *)(q + 256)), bit = _mm256_set1_epi8(16);
-        w.lo = _mm256_or_si256(w.lo, _mm256_and_si256(shift_to(top, v, 4), bit));
-        w.hi = _mm256_or_si256(w.hi, _mm256_and_si256(shift_to(top, v + 4, 4), bit));
-    } else if (type == KERN_Q6_K) {
-        __m256i bits = _mm256_set1_epi8(48);
-        __m256i t0 = _mm256_load_si256((const __m256i *)(q + 256)), t1 = _mm256_load_si256((const __m256i *)(q + 320));
-        w.lo = _mm256_or_si256(w.lo, _mm256_and_si256(shift_to(t0, 2 * v, 4), bits));
-        w.hi = _mm256_or_si256(w.hi, _mm256_and_si256(shift_to(t1, 2 * v, 4), bits));
+    struct half_panel r;
+    for (int h = 0; h < 2; h++, q += 32) {
+        if (type == KERN_Q8_0) {
+            r.w[h] = _mm256_load_si256((const __m256i *)(q + g * 64));
+            continue;
+        }
+        __m256i raw = _mm256_load_si256((const __m256i *)(q + g % 4 * 64));
+        r.w[h] = _mm256_and_si256(g < 4 ? raw : _mm256_srli_epi16(raw, 4), _mm256_set1_epi8(15));
+        if (is_5bit(type)) {
+            __m256i top = shift_to(_mm256_load_si256((const __m256i *)(q + 256)), g, 4);
+            r.w[h] = _mm256_or_si256(r.w[h], _mm256_and_si256(top, _mm256_set1_epi8(16)));
+        } else if (type == KERN_Q6_K) {
+            __m256i top = shift_to(_mm256_load_si256((const __m256i *)(q + 256 + g / 4 * 64)), 2 * (g % 4), 4);
+            r.w[h] = _mm256_or_si256(r.w[h], _mm256_and_si256(top, _mm256_set1_epi8(48)));
+        }
     }
-    return w;
+    return r;
 }
 
 /* From the unpacked block: byte vectors [8 groups][64]. */
-VEC_INLINE struct group_pair bytes_pair(const uint8_t *w, const int v, const int h)
+VEC_INLINE struct half_panel bytes_group(const uint8_t *w, const int g)
 {
-    return (struct group_pair){_mm256_load_si256((const __m256i *)(w + v * 64 + 32 * h)),
-                               _mm256_load_si256((const __m256i *)(w + (v + 4) * 64 + 32 * h))};
+    return (struct half_panel){{_mm256_load_si256((const __m256i *)(w + g * 64)),
+                                _mm256_load_si256((const __m256i *)(w + g * 64 + 32))}};
 }
 
 VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 {
-    for (int v = 0; v < 4; v++)
-        for (int h = 0; h < 2; h++) {
-            struct group_pair p = panel_pair(type, q, v, h);
-            _mm256_store_si256((__m256i *)(w + v * 64 + 32 * h), p.lo);
-            _mm256_store_si256((__m256i *)(w + (v + 4) * 64 + 32 * h), p.hi);
-        }
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; g++) {
+        struct half_panel p = panel_group(type, q, g);
+        _mm256_store_si256((__m256i *)(w + g * 64), p.w[0]);
+        _mm256_store_si256((__m256i *)(w + g * 64 + 32), p.w[1]);
+    }
 }
 
 /* What turns the integer dot products of a block into f32: eight outputs. */
@@ -127,34 +130,28 @@ VEC_INLINE __m256i four(const int8_t *x)
     return _mm256_set1_epi32(u);
 }
 
-/* Adds products of groups v and v + 4 into 16-bit sums, and widens them when they are full. */
-VEC_INLINE void multiply_pair(ktype type, const int v, struct group_pair w, const struct half_scales *s,
-                              const int8_t *x, __m256i sum16[2], __m256i *sum32)
+/* How many groups' products 16 bits hold. */
+VEC_INLINE int groups_per_sum(ktype type)
 {
-    __m256i xl = four(x + 4 * v), xh = four(x + 16 + 4 * v);
-    if (type == KERN_Q8_0) {
-        __m256i l = _mm256_maddubs_epi16(_mm256_abs_epi8(w.lo), _mm256_sign_epi8(xl, w.lo));
-        __m256i h = _mm256_maddubs_epi16(_mm256_abs_epi8(w.hi), _mm256_sign_epi8(xh, w.hi));
-        *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(l, s->sc[0]));
-        *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(h, s->sc[0]));
-        return;
-    }
-    __m256i l = _mm256_maddubs_epi16(w.lo, xl), h = _mm256_maddubs_epi16(w.hi, xh);
-    if (type == KERN_Q6_K) { /* the halves of k have scales of their own */
-        sum16[0] = v % 2 ? _mm256_add_epi16(sum16[0], l) : l;
-        sum16[1] = v % 2 ? _mm256_add_epi16(sum16[1], h) : h;
-        if (v % 2) {
-            *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(sum16[0], s->sc[0]));
-            *sum32 = _mm256_add_epi32(*sum32, _mm256_madd_epi16(sum16[1], s->sc[1]));
+    return type == KERN_Q8_0 ? 1 : type == KERN_Q6_K ? 2 : is_5bit(type) ? 4 : 8;
+}
+
+/* Adds the products of the i-th group met to 16-bit sums, and widens them when they are full. `sc`: the multiplier of
+ * the widening, for each half panel. */
+VEC_INLINE void multiply(ktype type, const int i, const struct half_panel *p, const __m256i sc[2], const int8_t *x,
+                         __m256i sum16[2], __m256i sum32[2])
+{
+    const int full = groups_per_sum(type);
+    __m256i xv = four(x);
+    for (int h = 0; h < 2; h++) {
+        __m256i product = type == KERN_Q8_0
+                              ? _mm256_maddubs_epi16(_mm256_abs_epi8(p->w[h]), _mm256_sign_epi8(xv, p->w[h]))
+                              : _mm256_maddubs_epi16(p->w[h], xv);
+        sum16[h] = i % full ? _mm256_add_epi16(sum16[h], product) : product;
+        if (i % full == full - 1) {
+            __m256i wide = _mm256_madd_epi16(sum16[h], sc[h]);
+            sum32[h] = i < full ? wide : _mm256_add_epi32(sum32[h], wide);
         }
-        return;
-    }
-    const int every = is_5bit(type) ? 2 : 4;
-    __m256i both = _mm256_add_epi16(l, h);
-    sum16[0] = v % every ? _mm256_add_epi16(sum16[0], both) : both;
-    if (v % every == every - 1) {
-        __m256i wide = _mm256_madd_epi16(sum16[0], s->sc[0]);
-        *sum32 = every == 4 ? wide : _mm256_add_epi32(*sum32, wide);
     }
 }
 
@@ -176,22 +173,27 @@ VEC_INLINE void finish(ktype type, const struct half_scales *s, const struct ker
     _mm256_storeu_ps(acc, a);
 }
 
-/* One 32-k block, eight outputs × nt tokens. */
-VEC_INLINE void block_half(ktype type, const int unpacked, const uint8_t *w, const struct half_scales *s,
-                           const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int h, const int nt)
+/* One 32-k block, sixteen outputs × nt tokens. Groups are met in an order that suits where they come from: a packed
+ * byte holds groups g and g + 4. Q6_K needs the natural one, since its scale changes after group 3. */
+VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, const struct half_scales s[2],
+                           const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int nt)
 {
-    __m256i sum16[TILE][2], sum32[TILE];
-    for (int t = 0; t < nt; t++)
-        sum32[t] = _mm256_setzero_si256();
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; v++) {
-        struct group_pair p = unpacked ? bytes_pair(w, v, h) : panel_pair(type, w, v, h);
+    __m256i sum16[TILE][2], sum32[TILE][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        const int g = unpacked || type == KERN_Q6_K ? i : i / 2 + i % 2 * 4;
+        const struct half_panel p = unpacked ? bytes_group(w, g) : panel_group(type, w, g);
+        const __m256i sc[2] = {s[0].sc[g / 4], s[1].sc[g / 4]};
 #pragma GCC unroll 4
         for (int t = 0; t < nt; t++)
-            multiply_pair(type, v, p, s, x + 32 * t, sum16[t], &sum32[t]);
+            multiply(type, i, &p, sc, x + 32 * t + 4 * g, sum16[t], sum32[t]);
+        KEEP_ORDER();
     }
-    for (int t = 0; t < nt; t++)
-        finish(type, s, xm + t, sum32[t], acc[t] + 8 * h);
+#pragma GCC unroll 4
+    for (int t = 0; t < nt; t++) {
+        finish(type, &s[0], xm + t, sum32[t][0], acc[t]);
+        finish(type, &s[1], xm + t, sum32[t][1], acc[t] + 8);
+    }
 }
 
 VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct half_scales s[2],
@@ -200,16 +202,13 @@ VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, c
     const int nt = type == KERN_Q6_K ? 2 : TILE;
     uint32_t t = 0;
     for (; t + (uint32_t)nt <= n; t += (uint32_t)nt)
-        for (int h = 0; h < 2; h++)
-            block_half(type, unpacked, w, &s[h], x + 32 * t, xm + t, acc + t, h, nt);
-    if (nt == 4 && n - t >= 2) {
-        for (int h = 0; h < 2; h++)
-            block_half(type, unpacked, w, &s[h], x + 32 * t, xm + t, acc + t, h, 2);
-        t += 2;
-    }
-    if (t < n)
-        for (int h = 0; h < 2; h++)
-            block_half(type, unpacked, w, &s[h], x + 32 * t, xm + t, acc + t, h, 1);
+        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, nt);
+    if (n - t == 3)
+        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 3);
+    else if (n - t == 2)
+        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 2);
+    else if (n - t == 1)
+        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 1);
 }
 
 VEC_INLINE void panel_chunk(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,

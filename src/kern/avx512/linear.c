@@ -15,6 +15,9 @@
 #define TILE 8          /* tokens that share a load of weights: eight chains hide the latency of vpdpbusd */
 #define UNPACK_FROM 9u  /* tokens from which unpacking to memory pays */
 
+/* Keeps the compiler from loading the activations of later groups early: it would run out of registers. */
+#define KEEP_ORDER() __asm__ volatile("" ::: "memory")
+
 typedef const enum kern_type ktype; /* always a compile-time constant below */
 
 struct group_pair { /* unsigned quants of groups v and v + 4, sixteen outputs */
@@ -150,6 +153,7 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
             lo[t] = _mm512_dpbusd_epi32(lo[t], p.lo, four(x + 32 * t + 4 * v));
             hi[t] = _mm512_dpbusd_epi32(hi[t], p.hi, four(x + 32 * t + 16 + 4 * v));
         }
+        KEEP_ORDER();
     }
     for (int t = 0; t < nt; t++)
         finish(type, s, xm + t, lo[t], hi[t], acc[t]);
