@@ -24,8 +24,10 @@ struct half_panel { /* quants of one group, unsigned; 8 bits: signed */
     __m256i w[2]; /* eight outputs each */
 };
 
-/* Keeps the compiler from loading the activations of later groups early: it would run out of registers. */
+/* Keep the compiler from loading the activations of later groups early, and from adding products in a tree at the end:
+ * it would run out of registers. */
 #define KEEP_ORDER() __asm__ volatile("" ::: "memory")
+#define KEEP_SUM(x) __asm__("" : "+x"(x))
 
 VEC_INLINE int is_5bit(ktype type)
 {
@@ -148,9 +150,12 @@ VEC_INLINE void multiply(ktype type, const int i, const struct half_panel *p, co
                               ? _mm256_maddubs_epi16(_mm256_abs_epi8(p->w[h]), _mm256_sign_epi8(xv, p->w[h]))
                               : _mm256_maddubs_epi16(p->w[h], xv);
         sum16[h] = i % full ? _mm256_add_epi16(sum16[h], product) : product;
+        if (i % full != full - 1)
+            KEEP_SUM(sum16[h]);
         if (i % full == full - 1) {
             __m256i wide = _mm256_madd_epi16(sum16[h], sc[h]);
             sum32[h] = i < full ? wide : _mm256_add_epi32(sum32[h], wide);
+            KEEP_SUM(sum32[h]);
         }
     }
 }
@@ -243,7 +248,10 @@ VEC_INLINE void linear_type(ktype type, const struct kern_mat *m, uint32_t p0, u
                         x->meta + (size_t)c * (m->cols / KERN_QBLOCK), n, acc);
             uint32_t first = p * KERN_LANES, w = m->rows - first < KERN_LANES ? m->rows - first : KERN_LANES;
             for (uint32_t t = 0; t < n; t++)
-                memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
+                if (w == KERN_LANES)
+                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], sizeof acc[t]);
+                else
+                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
         }
     }
 }

@@ -212,7 +212,10 @@ VEC_INLINE void linear_type(ktype type, const struct kern_mat *m, uint32_t p0, u
                         x->meta + (size_t)c * (m->cols / KERN_QBLOCK), n, acc);
             uint32_t first = p * KERN_LANES, w = m->rows - first < KERN_LANES ? m->rows - first : KERN_LANES;
             for (uint32_t t = 0; t < n; t++)
-                memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
+                if (w == KERN_LANES)
+                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], sizeof acc[t]);
+                else
+                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
         }
     }
 }
