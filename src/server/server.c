@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "server/http/listen.h"
 #include "server/private.h"
@@ -48,10 +47,7 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
         .head_s = cfg->request_s ? cfg->request_s : 60,
         .body_s = cfg->request_s ? cfg->request_s : 120,
     };
-    enum status st = http_new(&s->http, &http, e);
-    if (st != ST_OK)
-        close(fd);
-    return st;
+    return http_new(&s->http, &http, e);
 }
 
 enum status server_start(struct server **out, const struct server_config *cfg, struct err *e)

@@ -126,19 +126,25 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
     enum status st;
     *out = NULL;
     struct http *h = calloc(1, sizeof *h);
-    if (!h)
+    if (!h) {
+        close(cfg->listen_fd);
         return err_set(e, ST_NO_MEMORY, "", "no memory for the server");
+    }
     h->cfg = *cfg;
     atomic_init(&h->stopping, false);
     atomic_init(&h->under_way, 0);
     atomic_init(&h->body_held, 0);
     h->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->stop_fd < 0) {
+        st = err_errno(e, ST_IO, "", "cannot start the server");
+        close(cfg->listen_fd);
         free(h);
-        return err_errno(e, ST_IO, "", "cannot start the server");
+        return st;
     }
     st = http_keeper_new(&h->keeper, e);
-    if (st == ST_OK && !(h->daemon = start_daemon(h)))
+    if (st != ST_OK)
+        close(cfg->listen_fd);
+    else if (!(h->daemon = start_daemon(h))) /* the library closes the socket even if it fails */
         st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
     if (st != ST_OK) {
         http_keeper_free(h->keeper);

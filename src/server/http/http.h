@@ -32,7 +32,7 @@ struct http_route {
 };
 
 struct http_config {
-    int listen_fd; /* taken over on success */
+    int listen_fd; /* taken over, on failure too */
     const struct http_route *routes; /* ends with path NULL; outlives the http */
     void (*refuse)(struct http_call *call, int status, const struct err *e); /* replies with an error */
     void *app;
