@@ -134,7 +134,7 @@ static enum status parse_stops(const json_t *root, struct reply_job *job, struct
     if (json_array_size(v) > LIMIT_STOPS)
         return err_set(e, ST_ARGUMENT, "stop", "stop has more than %u entries", LIMIT_STOPS);
     for (size_t i = 0; i < json_array_size(v); i++) {
-        char field[24];
+        char field[ERR_FIELD];
         snprintf(field, sizeof field, "stop[%zu]", i);
         TRY(parse_stop(json_array_get(v, i), field, job, e));
     }
