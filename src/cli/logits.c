@@ -27,7 +27,7 @@ struct options {
 
 static const struct opt opts[] = {
     CLI_OPT_MODEL(struct options),
-    {"ids", 0, OPT_STR, offsetof(struct options, ids), 0, 0, "1,2,3", "the token ids to feed"},
+    {"ids", 0, OPT_STR, offsetof(struct options, ids), 0, 0, "1,2,3", "the token ids to feed; - reads them from stdin"},
     {"chunk", 0, OPT_U32, offsetof(struct options, chunk), 1, LIMIT_STEP, "N", "ids fed in one step (default: all)"},
     CLI_OPT_THREADS(struct options),
     {"top", 0, OPT_U32, offsetof(struct options, top), 0, LIMIT_VOCAB, "K", "how many of the largest to print (5)"},
@@ -195,6 +195,22 @@ static enum status run_job(struct job *j, const struct api_model *m, struct err 
     return ST_OK;
 }
 
+/* From the option or from stdin; leaves none when they are not a list of ids. */
+static enum status read_ids(struct job *j, struct err *e)
+{
+    struct buf in = {0};
+    bool piped = strcmp(j->o->ids, "-") == 0;
+    size_t n = 0;
+    if (piped)
+        TRY(cli_read(NULL, LIMIT_BODY, &in, e));
+    while (piped && in.len && in.data[in.len - 1] == '\n')
+        in.data[--in.len] = '\0';
+    (void)opt_ids(piped ? in.data : j->o->ids, &j->ids, &n);
+    j->n = n < LIMIT_CONTEXT ? (uint32_t)n : LIMIT_CONTEXT;
+    buf_release(&in);
+    return ST_OK;
+}
+
 int verb_logits(int argc, char **argv)
 {
     struct options o = {.top = 5};
@@ -204,12 +220,12 @@ int verb_logits(int argc, char **argv)
     if (!o.model || !o.ids)
         return opt_wrong(&verb, "%s is missing", o.model ? "--ids 1,2,3" : "-m FILE");
     struct job j = {.o = &o};
-    size_t n;
-    if (!opt_ids(o.ids, &j.ids, &n))
-        return opt_wrong(&verb, "--ids must be token ids with commas between them, like 1,2,3");
-    j.n = n < LIMIT_CONTEXT ? (uint32_t)n : LIMIT_CONTEXT;
     struct api_model m;
     struct err e = {0};
+    if (read_ids(&j, &e) != ST_OK)
+        return cli_fail(&e);
+    if (!j.ids)
+        return opt_wrong(&verb, "--ids must be token ids with commas between them, like 1,2,3");
     enum status st = cli_load(&m, o.model, o.threads, API_MODEL, &e);
     if (st == ST_OK) {
         st = run_job(&j, &m, &e);

@@ -140,7 +140,8 @@ def test_run_json():
     assert got["finish_reason"] in ("stop", "length") and len(got["ids"]) <= 12
     usage = got["usage"]
     assert usage["prompt_tokens"] == len(got["prompt_ids"])
-    assert usage["completion_tokens"] == len(got["ids"])
+    # The end token counts as completed, but is neither text nor listed.
+    assert usage["completion_tokens"] == len(got["ids"]) + (got["finish_reason"] == "stop")
     assert all(usage[k] >= 0 for k in ("load_seconds", "prefill_seconds", "decode_seconds", "first_token_seconds"))
     again = ffwd(*args, "--kv", "f16", "--ctx", "64").ok().json
     assert again["ids"] == got["ids"] and again["text"] == got["text"]
@@ -180,9 +181,9 @@ def test_run_stops_at_a_text():
 
 def test_run_answers_in_chat_form():
     model = need(SMOLLM2, "SmolLM2 is not in the cache")
-    got = ffwd("run", "-m", model, "-p", "What is the capital of France?", "-n", "24", "--system", "Be brief.",
+    got = ffwd("run", "-m", model, "-p", "Explain in two sentences why the sky is blue.", "-n", "40",
                "--logprobs", "3", "--json").ok().json
-    assert "Paris" in got["text"], got
+    assert "blue" in got["text"] and "light" in got["text"], got["text"]
     assert [t["id"] for t in got["logprobs"]] == got["ids"] and all(len(t["top"]) == 3 for t in got["logprobs"])
     assert all(t["id"] == t["top"][0]["id"] and t["logprob"] <= 0 for t in got["logprobs"]), "greedy takes the likeliest"
 
@@ -218,7 +219,7 @@ def test_run_ends_in_order_when_interrupted():
 def test_chat_from_a_pipe():
     model = any_model()
     ended = ffwd("chat", "-m", model, "-n", "4", stdin="Grüße\n\n/reset\nthe sea\n/quit\nnot read\n".encode()).ok()
-    assert ended.err.count("tok/s") == 2 and "forgotten" in ended.err, ended
+    assert ended.err.count("first token") == 2 and "forgotten" in ended.err, ended
 
 
 def test_chat_needs_a_template():
@@ -299,6 +300,7 @@ def test_logits_shape():
     for p in got["positions"]:
         assert re.fullmatch("[0-9a-f]{16}", p["hash"]) and len(p["top"]) == 3
         assert p["top"] == sorted(p["top"], key=lambda t: (-t["logit"], t["id"]))
+    assert ffwd("logits", "-m", any_model(), "--ids", "-", "--top", "3", "--json", stdin=b"9,10,11\n").ok().json == got
     plain = ffwd("logits", "-m", any_model(), "--ids", "9,10,11", "--top", "3").ok().out.splitlines()
     assert [line.split()[2] for line in plain] == [p["hash"] for p in got["positions"]]
     everything = ffwd("logits", "-m", any_model(), "--ids", "9", "--top", "1000000", "--json").ok().json
@@ -309,7 +311,8 @@ def test_logits_shape():
 def test_logits_refuses_what_the_model_lacks():
     model = any_model()
     ffwd("logits", "-m", model, "--ids", "1,2000000000").fails(1, "--ids", "2000000000")
-    ffwd("logits", "-m", model, "--ids", ",".join(["9"] * 200000)).fails(1, "--ids", "200000")
+    ffwd("logits", "-m", model, "--ids", "-", stdin=b",".join([b"9"] * 200000)).fails(1, "--ids", "200000")
+    ffwd("logits", "-m", model, "--ids", "-", stdin=b"9 10").fails(2, "--ids")
 
 
 def test_bench_shape():
