@@ -38,6 +38,26 @@ def scored(model, ids):
     return losses, best, margins
 
 
+def int8(x):
+    """What ffwd's integer kernels see of an activation: per 32 values, multiples of amax / 127, ties to even."""
+    blocks = x.unflatten(-1, (-1, 32))
+    scale = blocks.abs().amax(-1, keepdim=True) / 127
+    return (torch.where(scale > 0, (blocks / scale).round().clamp(-127, 127), 0.0) * scale).flatten(-2)
+
+
+def rounded(model, ids, best, margins):
+    """The same window with the input of every linear layer rounded: how far exact weights and f32 everything else get."""
+    hooks = [m.register_forward_pre_hook(lambda _, args: (int8(args[0]),) + args[1:])
+             for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    losses, found, _ = scored(model, ids)
+    for hook in hooks:
+        hook.remove()
+    same = [a == b for a, b in zip(found, best)]
+    sure = [s for s, m in zip(same, margins) if m > 0.1]
+    return dict(nll_mean=round(math.fsum(losses) / len(losses), 6), ppl=round(math.exp(math.fsum(losses) / len(losses)), 4),
+                agree=round(sum(same) / len(same), 4), agree_where_sure=round(sum(sure) / len(sure), 4))
+
+
 def continued(model, ids):
     x, past, out = torch.tensor([ids]), None, dict(ids=[], second=[], margins=[])
     for _ in range(STEPS):
@@ -63,7 +83,7 @@ def record(name):
                                nll_by_256=[round(math.fsum(losses[i:i + 256]), 4) for i in range(0, len(losses), 256)],
                                hits=sum(a == b for a, b in zip(best, ids[1:])), ids=ids, top1=best,
                                margin=[round(m, 2) for m in margins]),
-               greedy=[])
+               int8_activations=rounded(model, ids, best, margins), greedy=[])
     for prompt in PROMPTS[name]:
         start = vocab.bos(name) + tok.encode(prompt, add_special_tokens=False).ids
         out["greedy"].append(dict(prompt=prompt, prompt_ids=start, **continued(model, start)))
@@ -78,10 +98,11 @@ def run(names):
             r = record(name)
         with open(os.path.join(HERE, "real", name + ".json"), "w") as out:
             text = json.dumps(r, separators=(",", ":"))
-            for key in ("perplexity", "ids", "top1", "margin", "greedy", "prompt", "prompt_ids"):
+            for key in ("perplexity", "ids", "top1", "margin", "int8_activations", "greedy", "prompt", "prompt_ids"):
                 text = text.replace(f'"{key}":', f'\n"{key}":')
             out.write(text + "\n")
         p = r["perplexity"]
         print(f"{name}: {p['tokens']} tokens, nll {p['nll_mean']}, ppl {p['ppl']}, top-1 {p['hits'] / p['scored']:.4f}")
+        print("   with int8 activations:", r["int8_activations"])
         for g in r["greedy"]:
             print("  ", g["prompt_ids"], g["ids"], [f"{i}:{m}" for i, m in enumerate(g["margins"]) if m < 0.1])
