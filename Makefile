@@ -111,7 +111,7 @@ $(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a:
 	@rm -f $@ && $(AR) rcs $@ $^
 
 $(SHIM_LIB): $(SHIM_SRC)
-	@echo "  CARGO $@"
+	@echo "  CARGO $@ (the first time takes minutes)"
 	@RUSTC=$(dir $(CARGO))rustc $(CARGO) build --quiet --release --locked --manifest-path shim/Cargo.toml \
 	   --target-dir build/shim && touch $@
 
