@@ -1,8 +1,11 @@
-//! Two things transformers' Jinja has and minijinja's parser does not, rewritten in the source before compiling.
+//! What transformers' Jinja does and minijinja does not, rewritten in the source before compiling.
 //!
 //! `{% generation %}…{% endgeneration %}` marks the assistant's words for training; rendering takes it as always true.
 //! `"literal" % values` is Python's formatting; it becomes the `format` filter. (Only after a literal: what stands left
-//! of a `%` otherwise may be a number.)
+//! of a `%` otherwise may be a number.) What a `for` runs over goes through a filter that refuses None, as Python does.
+
+/// The filter's name; no template can have it by accident.
+pub const LOOPED: &str = "ffwd_looped";
 
 pub fn rewrite(source: &str) -> String {
     let mut out = String::with_capacity(source.len() + 64);
@@ -40,6 +43,11 @@ pub fn rewrite(source: &str) -> String {
                 out.push_str(whole);
                 out.push_str(&rest[..stop]);
                 rest = &rest[stop..];
+            }
+            _ if close == "%}" && name.starts_with("for ") => {
+                let mut tag = String::new();
+                percent(whole, &mut tag);
+                looped(&tag, &mut out);
             }
             _ => percent(whole, &mut out),
         }
@@ -121,7 +129,7 @@ fn percent(tag: &str, out: &mut String) {
             let arg = op + 1 + (tag[op + 1..].len() - tag[op + 1..].trim_start().len());
             let stop = end_of_operand(bytes, arg);
             let operand = &tag[arg..stop];
-            let inner = operand.strip_prefix('(').and_then(|o| o.strip_suffix(')')).unwrap_or(operand);
+            let inner = operand.strip_prefix('(').and_then(|o| o.strip_suffix(')')).unwrap_or(operand).trim();
             out.push_str(&tag[from..i]);
             out.push_str(&format!("({}|format({inner}))", &tag[i..end]));
             from = stop;
@@ -131,6 +139,39 @@ fn percent(tag: &str, out: &mut String) {
         }
     }
     out.push_str(&tag[from..]);
+}
+
+/// Copies a `for` tag, putting what it runs over through the filter: from `in` to the end, `if` or `recursive`.
+fn looped(tag: &str, out: &mut String) {
+    let bytes = tag.as_bytes();
+    let word = |i: usize, w: &str| {
+        let side = |b: Option<&u8>| b.is_none_or(|b| !(b.is_ascii_alphanumeric() || *b == b'_' || *b >= 128));
+        bytes[i..].starts_with(w.as_bytes()) && side(bytes.get(i.wrapping_sub(1))) && side(bytes.get(i + w.len()))
+    };
+    let (mut i, mut depth, mut from, mut to) = (2, 0usize, None, tag.len() - 2);
+    if bytes[to - 1] == b'-' || bytes[to - 1] == b'+' {
+        to -= 1;
+    }
+    while i < to {
+        match bytes[i] {
+            b'\'' | b'"' => {
+                let Some(e) = end_of_string(bytes, i) else { break };
+                i = e;
+                continue;
+            }
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b'i' if depth == 0 && from.is_none() && word(i, "in") => from = Some(i + 2),
+            b'i' if depth == 0 && from.is_some() && word(i, "if") => to = i,
+            b'r' if depth == 0 && from.is_some() && word(i, "recursive") => to = i,
+            _ => {}
+        }
+        i += 1;
+    }
+    match from {
+        Some(from) if from <= to => out.push_str(&format!("{}({})|{LOOPED} {}", &tag[..from], &tag[from..to], &tag[to..])),
+        _ => out.push_str(tag),
+    }
 }
 
 /// One operand: a bracketed expression, a string, or a name or number, with what is attached to it.

@@ -2,8 +2,9 @@
 
 use crate::border::{fail, Res, FFWD_MODEL, FFWD_UNSUPPORTED};
 use crate::pretok::pre_for;
+use crate::scored::Scored;
 use crate::special::{Special, Splitter};
-use crate::tokenizer::{Joins, Pipe, Prefix, Tok};
+use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok};
 use crate::vocab::{spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED};
 use ahash::AHashMap;
 use tokenizers::models::bpe::{BpeBuilder, BPE};
@@ -110,10 +111,12 @@ impl<'a> Source<'a> {
         if spm_like {
             self.tokens.iter().enumerate().filter(|&(i, _)| self.merges_into(i, &vocab)).for_each(|(_, t)| joins.note(t));
         }
-        let bpe = self.bpe(&vocab, spm_like, listed, ignore_merges)?;
-        let pipe = if spm_like {
-            Pipe::Spm { bpe, patterns, joins }
+        let pipe = if !listed {
+            Pipe::Spm { merger: Merger::Scored(self.scored(&vocab)), patterns, joins }
+        } else if spm_like {
+            Pipe::Spm { merger: Merger::Listed(self.bpe(&vocab, true, false)?), patterns, joins }
         } else {
+            let bpe = self.bpe(&vocab, false, ignore_merges)?;
             Pipe::ByteLevel { bpe, patterns, alphabet: Box::new(ByteLevel::new()) }
         };
         Ok(Tok {
@@ -190,7 +193,7 @@ impl<'a> Source<'a> {
         matches!(vocab.kind(id), NORMAL | UNUSED | USER_DEFINED) && !self.tokens[id].is_empty()
     }
 
-    fn bpe(&self, vocab: &Vocab, spm_like: bool, listed: bool, ignore_merges: bool) -> Res<BPE> {
+    fn bpe(&self, vocab: &Vocab, spm_like: bool, ignore_merges: bool) -> Res<BPE> {
         let mut ids: AHashMap<String, u32> = AHashMap::with_capacity(self.tokens.len());
         for (id, &text) in self.tokens.iter().enumerate() {
             let fallback = spm_like && vocab.kind(id) == BYTE;
@@ -198,7 +201,7 @@ impl<'a> Source<'a> {
                 ids.insert(text.to_string(), id as u32);
             }
         }
-        let merges = if listed { self.listed_merges(&ids) } else { self.derived_merges(&ids, vocab) };
+        let merges = self.listed_merges(&ids);
         let mut builder = BpeBuilder::new()
             .vocab_and_merges(ids, merges)
             .cache_capacity(CACHE)
@@ -234,29 +237,13 @@ impl<'a> Source<'a> {
         merges
     }
 
-    /// SentencePiece joins the pair whose result scores best. So every way to cut a token into two tokens is a merge,
-    /// ranked by the token's score.
-    fn derived_merges(&self, ids: &AHashMap<String, u32>, vocab: &Vocab) -> Merges {
-        let mut found: Vec<(u32, u32)> = Vec::with_capacity(self.tokens.len() * 2);
-        for (id, &text) in self.tokens.iter().enumerate() {
-            if !self.merges_into(id, vocab) {
-                continue;
-            }
-            for (at, _) in text.char_indices().skip(1) {
-                let part = |s: &str| ids.get(s).is_some_and(|&p| self.merges_into(p as usize, vocab));
-                if part(&text[..at]) && part(&text[at..]) {
-                    found.push((id as u32, at as u32));
-                }
+    fn scored(&self, vocab: &Vocab) -> Scored {
+        let mut bytes = [NONE; 256];
+        for (id, text) in self.tokens.iter().enumerate() {
+            if let (BYTE, Some(b)) = (vocab.kind(id), crate::vocab::byte_of(text)) {
+                bytes[b as usize] = id as i32;
             }
         }
-        let score = |id: u32| self.scores[id as usize];
-        found.sort_by(|a, b| score(b.0).total_cmp(&score(a.0)).then(a.0.cmp(&b.0)).then(a.1.cmp(&b.1)));
-        found
-            .into_iter()
-            .map(|(id, at)| {
-                let (l, r) = self.tokens[id as usize].split_at(at as usize);
-                (l.to_string(), r.to_string())
-            })
-            .collect()
+        Scored::new(&self.tokens, self.scores, |id| self.merges_into(id, vocab), bytes, self.valid(self.unk))
     }
 }

@@ -17,6 +17,7 @@ mod marks;
 mod pretok;
 mod pyrepr;
 mod pystr;
+mod scored;
 mod special;
 mod stream;
 mod strftime;

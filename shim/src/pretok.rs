@@ -15,9 +15,11 @@ const QWEN35: &str =
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+C?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const DEEPSEEK3: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
-const LATIN: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+";
-const CJK3: &str = "[一-龥぀-ゟ゠-ヿ]+";
-const CJK2: &str = "[一-龥ࠀ-一가-퟿]+";
+const LATIN: &str = r"\s?[A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}\x{295}-\x{2AF}\x{370}-\x{373}\x{376}\x{377}\x{37B}-\x{37D}\x{37F}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A3}-\x{3F5}\x{3F7}-\x{481}\x{48A}-\x{52F}\x{531}-\x{556}\x{10A0}-\x{10C5}\x{13A0}-\x{13F5}\x{13F8}-\x{13FD}\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF}\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-\x{1D9A}\x{1E00}-\x{1F15}\x{1F18}-\x{1F1D}\x{1F20}-\x{1F45}\x{1F48}-\x{1F4D}\x{1F50}-\x{1F57}\x{1F59}\x{1F5B}\x{1F5D}\x{1F5F}-\x{1F7D}\x{1F80}-\x{1FB4}\x{1FB6}-\x{1FBC}\x{1FBE}\x{1FC2}-\x{1FC4}\x{1FC6}-\x{1FCC}\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-\x{1FEC}\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}\x{210A}-\x{2113}\x{2115}\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139}\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}\x{2184}\x{2C00}-\x{2C7B}\x{2C7E}-\x{2CE4}\x{2CEB}-\x{2CEE}\x{2CF2}\x{2CF3}\x{A640}-\x{A66D}\x{A680}-\x{A69B}\x{A722}-\x{A76F}\x{A771}-\x{A787}\x{A78B}-\x{A78E}\x{AB70}-\x{ABBF}\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A}\x{10400}-\x{1044F}\x{104B0}-\x{104D3}\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2}\x{10CC0}-\x{10CF2}\x{118A0}-\x{118DF}\x{1E900}-\x{1E943}]+";
+const CJK3: &str = r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+";
+const CJK2: &str = r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+";
+const PUNCT: &str = r"\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+";
+const PORO: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
 const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+C?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// What a pre-tokeniser name implies besides its patterns.
@@ -49,14 +51,14 @@ fn patterns_of(name: &str) -> Option<(&'static [&'static str], bool, bool)> {
         "tekken" => (&[TEKKEN], true, true),
         "gpt-4o" | "llama4" | "kanana2" | "talkie" | "minimax-m2" => (&[GPT4O], false, false),
         "deepseek-llm" => {
-            (&[r"[\r\n]", LATIN, r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", CJK2, r"\p{N}+"], false, false)
+            (&[r"[\r\n]", LATIN, PUNCT, r"\s+$", CJK2, r"\p{N}+"], false, false)
         }
         "deepseek-coder" => (&[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK2, r"\p{N}"], false, false),
         "deepseek-v3" | "hunyuan-dense" | "joyai-llm" | "hy_v4" => (&[r"\p{N}{1,3}", CJK3, DEEPSEEK3], false, false),
         "falcon" => (&[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"], false, false),
         "default" | "" => (&[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"], false, false),
-        "poro-chat" | "bloom" | "gpt3-finnish" => (&[r" ?[^(\s|.,!?…。，、।۔،)]+"], false, false),
-        "viking" => (&[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"], false, false),
+        "poro-chat" | "bloom" | "gpt3-finnish" => (&[PORO], false, false),
+        "viking" => (&[PORO, r"\p{N}"], false, false),
         "bailingmoe" | "bailingmoe2" | "llada-moe" => (
             &[r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
             false,
@@ -136,21 +138,31 @@ pub fn cut(patterns: &[Regex], text: &str, each: &mut dyn FnMut(&str) -> Res<()>
 /// Long texts are cut into blocks first, so that one call never holds more than a block's worth of state.
 const BLOCK: usize = 64 << 10;
 
-/// Splits off the next block. The cut lies behind a lone newline between a non-space and a letter: every pattern above
-/// begins a piece there whatever stands further left, so blocks give the same pieces as the whole. Where a text has no
-/// such place for as long as another block, it is cut anyway, at a character.
+/// Splits off the next block. It ends behind a lone newline between a non-space and a letter, or before a lone space
+/// between two words: every pattern above begins a piece at either place whatever stands further left, so blocks give the
+/// same pieces as the whole. Where a text has no such place for as long as another block, it is cut at any character.
 pub fn next_block(text: &str) -> (&str, &str) {
+    block_at(text, |i| {
+        let (left, right) = text.split_at(i);
+        if let Some(line) = left.strip_suffix('\n') {
+            return line.ends_with(|c: char| !c.is_whitespace()) && right.starts_with(char::is_alphabetic);
+        }
+        let mut behind = left.chars().rev();
+        let mut ahead = right.chars();
+        ahead.next() == Some(' ')
+            && behind.by_ref().take(2).filter(|c| c.is_alphabetic()).count() == 2
+            && ahead.by_ref().take(2).filter(|c| c.is_alphabetic()).count() == 2
+    })
+}
+
+/// The same for a place `fits` allows.
+pub fn block_at(text: &str, fits: impl Fn(usize) -> bool) -> (&str, &str) {
     if text.len() <= 2 * BLOCK {
         return (text, "");
     }
-    let bytes = text.as_bytes();
-    for i in BLOCK..2 * BLOCK {
-        if bytes[i] == b'\n' && !bytes[i - 1].is_ascii_whitespace() && text[i + 1..].starts_with(char::is_alphabetic) {
-            let before = text[..i].chars().next_back();
-            if before.is_some_and(|c| !c.is_whitespace()) {
-                return text.split_at(i + 1);
-            }
-        }
+    let char_at = |&i: &usize| text.is_char_boundary(i);
+    if let Some(i) = (BLOCK..2 * BLOCK).filter(char_at).find(|&i| fits(i)) {
+        return text.split_at(i);
     }
     let mut i = 2 * BLOCK;
     while !text.is_char_boundary(i) {

@@ -29,7 +29,7 @@ pub fn float(x: f64) -> String {
     }
 }
 
-fn is_float(v: &Value) -> bool {
+pub fn is_float(v: &Value) -> bool {
     v.kind() == ValueKind::Number && !v.is_integer()
 }
 
@@ -48,7 +48,7 @@ pub fn write_str(v: &Value, out: &mut String) {
     }
 }
 
-fn write_repr(v: &Value, out: &mut String) {
+pub fn write_repr(v: &Value, out: &mut String) {
     match v.kind() {
         ValueKind::String => quote(v.as_str().unwrap_or(""), out),
         ValueKind::Undefined => out.push_str("Undefined"),
@@ -110,6 +110,14 @@ fn quote(s: &str, out: &mut String) {
     out.push(q);
 }
 
+/// Splits a call's arguments into positional ones and keywords.
+pub fn keywords(args: &[Value]) -> Result<(&[Value], Kwargs), Error> {
+    match args.split_last() {
+        Some((last, rest)) if last.is_kwargs() => Ok((rest, Kwargs::try_from(last.clone())?)),
+        _ => Ok((args, Kwargs::from_iter(std::iter::empty::<(&str, Value)>()))),
+    }
+}
+
 /// How `json.dumps` was asked to write.
 struct Style {
     ascii: bool,
@@ -120,8 +128,8 @@ struct Style {
 }
 
 /// The `tojson` filter of transformers: `json.dumps(x, ensure_ascii=False, …)`, without any HTML escaping.
-pub fn tojson(value: &Value, args: minijinja::value::Rest<Value>) -> Result<Value, Error> {
-    let (args, kwargs): (&[Value], Kwargs) = minijinja::value::from_args(&args.0)?;
+pub fn tojson(value: &Value, args: &[Value]) -> Result<Value, Error> {
+    let (args, kwargs) = keywords(args)?;
     let pick = |i: usize, name: &str| -> Result<Option<Value>, Error> {
         match args.get(i) {
             Some(v) => Ok(Some(v.clone())),

@@ -3,7 +3,8 @@
 //! White space is Python's: what Unicode calls so, and the four separators U+001C to U+001F.
 
 use crate::pyrepr;
-use minijinja::value::{from_args, Kwargs, Rest, Tuple, Value, ValueKind};
+use minijinja::formatting::{format, FormatStyle};
+use minijinja::value::{from_args, Tuple, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
 pub fn space(c: char) -> bool {
@@ -131,7 +132,7 @@ fn strip<'a>(s: &'a str, args: &[Value], left: bool, right: bool) -> Result<&'a 
 }
 
 fn split(s: &str, args: &[Value], from_right: bool) -> Result<Value, Error> {
-    let (args, kwargs): (&[Value], Kwargs) = from_args(args)?;
+    let (args, kwargs) = pyrepr::keywords(args)?;
     let sep: Option<Value> = match args.first() {
         Some(v) => Some(v.clone()),
         None => kwargs.get("sep")?,
@@ -192,11 +193,16 @@ fn words(s: &str, max: usize, from_right: bool) -> Vec<&str> {
 }
 
 fn splitlines(s: &str, args: &[Value]) -> Result<Value, Error> {
-    let (args, kwargs): (&[Value], Kwargs) = from_args(args)?;
+    let (args, kwargs) = pyrepr::keywords(args)?;
     let keep = match args.first() {
         Some(v) => v.is_true(),
         None => kwargs.get::<Option<bool>>("keepends")?.unwrap_or(false),
     };
+    Ok(lines(s, keep).into_iter().map(Value::from).collect())
+}
+
+/// Lines as Python's `splitlines` sees them.
+fn lines(s: &str, keep: bool) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut from = 0;
     let mut chars = s.char_indices().peekable();
@@ -209,13 +215,13 @@ fn splitlines(s: &str, args: &[Value]) -> Result<Value, Error> {
             chars.next();
             end += 1;
         }
-        lines.push(Value::from(if keep { &s[from..end] } else { &s[from..i] }));
+        lines.push(if keep { &s[from..end] } else { &s[from..i] });
         from = end;
     }
     if from < s.len() {
-        lines.push(Value::from(&s[from..]));
+        lines.push(&s[from..]);
     }
-    Ok(Value::from(lines))
+    lines
 }
 
 /// The `trim` filter.
@@ -247,6 +253,39 @@ pub fn join(value: &Value, joiner: Option<&Value>, attribute: Option<&Value>) ->
     Ok(out)
 }
 
+/// The `indent` filter, with Jinja2's way of ending: a last line break stays, and what follows it is a line.
+pub fn indent(value: &Value, args: &[Value]) -> Result<String, Error> {
+    let (args, kwargs) = pyrepr::keywords(args)?;
+    let pick = |i: usize, name: &str| -> Result<Option<Value>, Error> {
+        match args.get(i) {
+            Some(v) => Ok(Some(v.clone())),
+            None => kwargs.get::<Option<Value>>(name),
+        }
+    };
+    let width = match pick(0, "width")? {
+        None => "    ".to_string(),
+        Some(w) => match w.as_str() {
+            Some(s) => s.to_string(),
+            None => " ".repeat(i64::try_from(w)?.clamp(0, 1024) as usize),
+        },
+    };
+    let first = pick(1, "first")?.is_some_and(|v| v.is_true());
+    let blank = pick(2, "blank")?.is_some_and(|v| v.is_true());
+    kwargs.assert_all_used()?;
+    let text = pyrepr::str(value) + "\n";
+    let mut out = String::new();
+    for (i, line) in lines(&text, false).into_iter().enumerate() {
+        if i > 0 {
+            out.push('\n');
+        }
+        if if i == 0 { first } else { blank || !line.is_empty() } {
+            out.push_str(&width);
+        }
+        out.push_str(line);
+    }
+    Ok(out)
+}
+
 /// The `escape` filter with MarkupSafe's entities.
 pub fn escape(value: &Value) -> String {
     let mut out = String::new();
@@ -263,8 +302,56 @@ pub fn escape(value: &Value) -> String {
     out
 }
 
-/// Python's `%` between a string and its values, which is also the `format` filter.
-pub fn percent(fmt: &Value, args: Rest<Value>) -> Result<Value, Error> {
-    minijinja::formatting::format(minijinja::formatting::FormatStyle::Printf, fmt.as_str().unwrap_or(""), &args.0)
-        .map(Value::from)
+/// Python's `%` between a string and its values, which is also the `format` filter. `%r` and whole-number conversions of
+/// floats are done here, everything else by the library, one conversion at a time.
+pub fn percent(fmt: &Value, args: &[Value]) -> Result<String, Error> {
+    let text = fmt.as_str().unwrap_or("");
+    let mut args = args.iter();
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let spec = &rest[at..];
+        if let Some(tail) = spec.strip_prefix("%%") {
+            out.push('%');
+            rest = tail;
+            continue;
+        }
+        let Some(end) = spec[1..].find(|c: char| c.is_ascii_alphabetic()).map(|i| i + 1) else {
+            return Err(bad("incomplete format"));
+        };
+        if spec.starts_with("%(") {
+            // Values by name: the library handles those for the whole string.
+            return format(FormatStyle::Printf, text, args.as_slice());
+        }
+        let value = args.next().ok_or_else(|| bad("not enough arguments for format string"))?;
+        let (spec, tail) = spec.split_at(end + 1);
+        let (one, value) = match spec.as_bytes()[end] {
+            b'r' => {
+                let mut repr = String::new();
+                pyrepr::write_repr(value, &mut repr);
+                (spec.replace('r', "s"), Value::from(repr))
+            }
+            b's' => (spec.to_string(), Value::from(pyrepr::str(value))),
+            b'd' | b'i' | b'u' if pyrepr::is_float(value) => {
+                (spec[..end].to_string() + "d", Value::from(f64::try_from(value.clone())?.trunc() as i64))
+            }
+            _ => (spec.to_string(), value.clone()),
+        };
+        out.push_str(&format(FormatStyle::Printf, &one, &[value])?);
+        rest = tail;
+    }
+    out.push_str(rest);
+    if args.next().is_some() {
+        return Err(bad("not all arguments converted during string formatting"));
+    }
+    Ok(out)
+}
+
+/// What a `for` loop runs over. Python refuses None, where the engine would run no time at all.
+pub fn looped(value: &Value) -> Result<Value, Error> {
+    if value.is_none() {
+        return Err(bad("None is not iterable"));
+    }
+    Ok(value.clone())
 }

@@ -10,7 +10,7 @@ use crate::tokenizer::{Marks, Tok};
 use crate::vocab::NONE;
 use crate::{dialect, pyrepr, pystr, strftime};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Rest, Serde, Value, ValueKind};
+use minijinja::value::{Kwargs, Rest, Serde, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::Value as Json;
 use std::fmt;
@@ -205,13 +205,18 @@ fn functions(env: &mut Environment<'static>) {
         let text = pyrepr::str(message);
         Err(Error::new(ErrorKind::InvalidOperation, text.clone()).with_source(Raised(text)))
     });
+    env.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.0));
+    env.add_function("joiner", minijinja_contrib::globals::joiner);
 }
 
 fn filters(env: &mut Environment<'static>) {
-    env.add_filter("tojson", |v: &Value, args: Rest<Value>| pyrepr::tojson(v, args));
+    env.add_filter("tojson", |v: &Value, args: Rest<ValueOrKwargs>| pyrepr::tojson(v, &args.into_values()));
     env.add_filter("string", |v: &Value| pyrepr::str(v));
     env.add_filter("trim", |v: &Value, chars: Option<&str>| pystr::trim(v, chars));
-    env.add_filter("format", |v: &Value, args: Rest<Value>| pystr::percent(v, args));
+    env.add_filter("format", |v: &Value, args: Rest<ValueOrKwargs>| pystr::percent(v, &args.into_values()));
+    env.add_filter(dialect::LOOPED, |v: &Value| pystr::looped(v));
+    env.add_filter("indent", |v: &Value, args: Rest<ValueOrKwargs>| pystr::indent(v, &args.into_values()));
+    env.add_filter("wordcount", |v: &Value| pyrepr::str(v).split(pystr::space).filter(|w| !w.is_empty()).count());
     env.add_filter("escape", |v: &Value| pystr::escape(v));
     env.add_filter("e", |v: &Value| pystr::escape(v));
     env.add_filter("join", |v: &Value, d: Option<&Value>, attribute: Option<&Value>, kwargs: Kwargs| {
@@ -233,5 +238,6 @@ fn tests(env: &mut Environment<'static>) {
     let sequence = |v: &Value| matches!(v.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Undefined);
     env.add_test("iterable", iterable);
     env.add_test("sequence", sequence);
+    env.add_test("callable", |v: &Value| v.kind() == ValueKind::Plain);
     env.add_test("number", |v: &Value| matches!(v.kind(), ValueKind::Number | ValueKind::Bool));
 }

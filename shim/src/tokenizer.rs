@@ -5,7 +5,8 @@
 //! be right and fast, is the library's.
 
 use crate::border::{fail, Res, FFWD_ARGUMENT};
-use crate::pretok::{cut, next_block};
+use crate::pretok::{block_at, cut, next_block};
+use crate::scored::{Scored, Scratch};
 use crate::special::{Match, Part, Splitter};
 use crate::vocab::{ByteLevel, Vocab, BYTE, NONE};
 use ahash::AHashSet;
@@ -19,9 +20,17 @@ pub enum Pipe {
     /// Cut by patterns, written in byte stand-ins, merged.
     ByteLevel { bpe: BPE, patterns: Vec<Regex>, alphabet: Box<ByteLevel> },
     /// Spaces written as `▁`, merged; words are cut where no token can reach across.
-    Spm { bpe: BPE, patterns: Vec<Regex>, joins: Joins },
+    Spm { merger: Merger, patterns: Vec<Regex>, joins: Joins },
     /// A tokenizer.json whose pipeline is none of the above, run by the library.
     Library(Box<Tokenizer>),
+}
+
+/// Who merges the characters of a SentencePiece-style word.
+pub enum Merger {
+    /// By a list of merges.
+    Listed(BPE),
+    /// By the tokens' scores.
+    Scored(Scored),
 }
 
 /// When a first space is put before text, and taken off again when decoding.
@@ -143,21 +152,33 @@ impl Tok {
         let mut rest = text;
         let mut prefix = prefix;
         let mut scratch = String::new();
+        let mut work = Scratch::default();
         while !rest.is_empty() {
             let block;
-            (block, rest) = next_block(rest);
+            (block, rest) = match &self.pipe {
+                Pipe::Spm { joins, .. } => joins.block(rest),
+                _ => next_block(rest),
+            };
             match &self.pipe {
                 Pipe::ByteLevel { bpe, patterns, alphabet } => cut(patterns, block, &mut |word| {
                     alphabet.encode(word, &mut scratch);
                     merge(bpe, &scratch, out)
                 })?,
-                Pipe::Spm { bpe, patterns, joins } => {
+                Pipe::Spm { merger, patterns, joins } => {
                     scratch.clear();
                     if prefix {
                         scratch.push('\u{2581}');
                     }
                     scratch.extend(block.chars().map(|c| if c == ' ' { '\u{2581}' } else { c }));
-                    cut(patterns, &scratch, &mut |piece| joins.words(piece, &mut |w| merge(bpe, w, out)))?;
+                    cut(patterns, &scratch, &mut |piece| {
+                        joins.words(piece, &mut |w| match merger {
+                            Merger::Listed(bpe) => merge(bpe, w, out),
+                            Merger::Scored(s) => pieces(w, &mut |p| {
+                                s.merge(p, &mut work, out);
+                                Ok(())
+                            }),
+                        })
+                    })?;
                 }
                 Pipe::Library(t) => match t.encode_fast(block, false) {
                     Ok(e) => out.extend(e.get_ids().iter().map(|&i| i as i32)),
@@ -218,20 +239,27 @@ impl Tok {
 /// A word longer than this is no word; merging it whole would hold a hundred times its bytes.
 const WORD: usize = 32 << 10;
 
-fn merge(bpe: &BPE, word: &str, out: &mut Vec<i32>) -> Res<()> {
+fn pieces(word: &str, each: &mut dyn FnMut(&str) -> Res<()>) -> Res<()> {
     let mut rest = word;
     while !rest.is_empty() {
         let mut n = rest.len().min(WORD);
         while !rest.is_char_boundary(n) {
             n -= 1;
         }
-        match bpe.tokenize(&rest[..n]) {
-            Ok(tokens) => out.extend(tokens.iter().map(|t| t.id as i32)),
-            Err(e) => return fail(FFWD_ARGUMENT, format!("the text cannot be encoded: {e}")),
-        }
+        each(&rest[..n])?;
         rest = &rest[n..];
     }
     Ok(())
+}
+
+fn merge(bpe: &BPE, word: &str, out: &mut Vec<i32>) -> Res<()> {
+    pieces(word, &mut |p| match bpe.tokenize(p) {
+        Ok(tokens) => {
+            out.extend(tokens.iter().map(|t| t.id as i32));
+            Ok(())
+        }
+        Err(e) => fail(FFWD_ARGUMENT, format!("the text cannot be encoded: {e}")),
+    })
 }
 
 /// Where a SentencePiece-style text may be cut into words.
@@ -255,6 +283,14 @@ impl Joins {
             }
             last = Some(c);
         }
+    }
+
+    /// The next block of a long text: up to a space where a word may begin.
+    fn block<'t>(&self, text: &'t str) -> (&'t str, &'t str) {
+        block_at(text, |i| {
+            let before = text[..i].chars().next_back();
+            text[i..].starts_with(' ') && before.is_some_and(|c| c != ' ' && !self.before_space.contains(&c))
+        })
     }
 
     fn words(&self, text: &str, each: &mut dyn FnMut(&str) -> Res<()>) -> Res<()> {

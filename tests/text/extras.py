@@ -1,7 +1,4 @@
 """Small templates for the Jinja2 and Python behaviour that real ones may use and the corpus happens not to."""
-import os
-import tempfile
-
 VARIABLES = dict(
     s="Hello, World", e="", n=7, f=0.1, big=9007199254740993, z=1e100, t=True, none=None, l=[3, 1, 2], nested=[[1, 2], [3]],
     d={"b": 1, "a": [1, "x'y", None, 2.5], "items": 3}, rows=[{"k": "x", "v": 2}, {"k": "y", "v": 1}], nul="a\u0000b",
@@ -62,7 +59,6 @@ SOURCES = r"""
 {{ d.update({'x': 1}) }}
 {{ 'a' + 1 }}
 {{ l.nosuch() }}
-{{ s|nosuch }}
 {{ 1 / 0 }}
 {{ l[10] }}|{{ l[10] is defined }}|{{ s[100] }}
 {{ {'a': 1}.a }}{{ {'a': {'b': 2}}['a']['b'] }}{{ d['a'][1] }}{{ d.a.1 }}
@@ -71,24 +67,20 @@ SOURCES = r"""
 {% with x = 5 %}{{ x }}{% endwith %}{% filter upper %}abc{% endfilter %}{{ dict(a=1, b=2) }}{{ 'a,b'.split(',')|last }}{{ '%d' % 3.7 }}
 {{ [['k', 1]]|list }}{{ "a" "b" }}{{ 'a\tb\\n\'' }}{{ "\u00e9" }}{{ ['a\'b', "c\"d", 'e\nf', 'é', '\x01'] }}{{ 1_000 }}{{ 0x1F }}
 {{ nested|sum(start=[]) }}{{ nested|map('first')|list }}{{ ['A', 'b']|map('lower')|join }}{{ l|map('string')|join('+') }}
-{{ joiner }}{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{% set j = joiner(',') %}{{ j() }}x{{ j() }}
+{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{% set j = joiner(',') %}{{ j() }}x{{ j() }}
 {% for a, b in [[1, 2], [3, 4]] %}{{ a }}-{{ b }}{{ loop.cycle('x', 'y') }}{{ loop.changed(a) }}{{ loop.depth }}{% endfor %}
 {% if messages is defined and messages %}ok{% elif false %}no{% else %}else{% endif %}{{ '' if none is none else 'x' }}{{ loop is defined }}
 {{ 'text' is string and s is not mapping }}{{ s is lower }}{{ 'abc' is upper }}{{ l|tojson|length }}{{ d|length }}{{ d|list }}{{ s|list|length }}
 """
 
 
-def compare(program, env, compare_one, failures):
-    sources = [line for line in SOURCES.strip("\n").split("\n")]
+def compare(ours, env, compare_one, failures):
+    sources = SOURCES.strip("\n").split("\n")
     # The lines of the white-space example belong together.
     first = next(i for i, s in enumerate(sources) if s.startswith("  {%- if true %}"))
     sources[first:first + 4] = ["\n".join(sources[first:first + 4])]
     done = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for i, source in enumerate(sources):
-            path = os.path.join(folder, "t.jinja")
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(source)
-            d, _ = compare_one(program, f"extra {i} {source[:60]!r}", path, source, env, [("", VARIABLES)], failures)
-            done += d
+    for i, source in enumerate(sources):
+        d, _, _ = compare_one(ours, f"extra {i} {source[:60]!r}", source, env, [("", VARIABLES)], failures)
+        done += d
     return done

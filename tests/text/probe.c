@@ -1,9 +1,10 @@
 /*
  * probe: lets the Python tests of this folder call src/text/.
  *
- *   probe tok FILE.gguf [copies]    answers records about texts
- *   probe json tokenizer.json       the same
- *   probe tpl TEMPLATE [FILE.gguf]  renders records
+ *   probe tok FILE.gguf        answers records about texts
+ *   probe json tokenizer.json  the same
+ *   probe tpl [FILE.gguf]      renders records
+ *   probe time FILE.gguf       prints what loading and encoding take
  *
  * Records come on stdin: a u32 kind, a u32 length, the bytes. Answers go to stdout the same way. All little-endian.
  */
@@ -135,40 +136,53 @@ static int answer_texts(struct tok *t)
     return 0;
 }
 
-/* Answers: kind 0 and the text, or 1 and the error; then the ids of the rendering if there is a tokenizer; then whether
- * marks were needed. */
-static int answer_renderings(const char *path, struct tok *t)
+/* One rendering: kind 0 and the text, or 1 and the error; the ids of it if there is a tokenizer; the marked text. */
+static void about_variables(const struct chat_template *c, const struct tok *t, const char *data, size_t n)
 {
-    struct chat_template *c;
     struct text_rendering r;
     struct err e;
-    size_t len;
+    tok_id *ids = NULL;
+    size_t count = 0;
+    if (chat_template_render(c, t, data, n, NOON, &r, &e) != ST_OK) {
+        answer_err(&e);
+        answer(1, "", 0);
+        answer(0, "", 0);
+        return;
+    }
+    answer(0, r.text, r.n);
+    if (t && tok_encode_rendering(t, &r, &ids, &count, &e) != ST_OK)
+        answer_err(&e);
+    else
+        answer(0, ids, count * sizeof *ids);
+    answer(r.marked != NULL, r.marked, r.marked_n);
+    tok_ids_free(ids, count);
+    text_rendering_release(&r);
+}
+
+/* kind 1: the template to use from here on; kind 0: variables to render it with, answered three times. */
+static int answer_renderings(struct tok *t)
+{
+    struct chat_template *c = NULL;
+    struct err e;
     uint32_t kind, n;
-    char *data, *source = read_file(path, &len);
-    if (chat_template_new(&c, source, len, &e) != ST_OK)
-        return fprintf(stderr, "%s: %s\n", path, e.text), 1;
+    char *data;
     while (next(&kind, &data, &n)) {
-        if (chat_template_render(c, t, data, n, NOON, &r, &e) != ST_OK) {
-            answer_err(&e);
-            answer(1, "", 0);
-            answer(0, "", 0);
-        } else {
-            tok_id *ids = NULL;
-            size_t count = 0;
-            answer(0, r.text, r.n);
-            if (t && tok_encode_rendering(t, &r, &ids, &count, &e) != ST_OK)
+        if (kind == 1) {
+            chat_template_free(c);
+            c = NULL;
+            if (chat_template_new(&c, data, n, &e) != ST_OK)
                 answer_err(&e);
             else
-                answer(0, ids, count * sizeof *ids);
-            answer(r.marked != NULL, r.marked, r.marked_n);
-            tok_ids_free(ids, count);
-            text_rendering_release(&r);
+                answer(0, "", 0);
+        } else if (c) {
+            about_variables(c, t, data, n);
+        } else {
+            return 4;
         }
         free(data);
         fflush(stdout);
     }
     chat_template_free(c);
-    free(source);
     tok_free(t);
     return 0;
 }
@@ -224,14 +238,14 @@ static int time_load(const char *path)
 int main(int argc, char **argv)
 {
     struct err e;
+    if (argc > 1 && !strcmp(argv[1], "tpl"))
+        return answer_renderings(argc > 2 ? open_tok(argv[2]) : NULL);
     if (argc < 3)
-        return fprintf(stderr, "usage: probe tok|json|tpl|time FILE [FILE.gguf]\n"), 2;
+        return fprintf(stderr, "usage: probe tok|json|tpl|time FILE\n"), 2;
     if (!strcmp(argv[1], "tok"))
         return answer_texts(open_tok(argv[2]));
     if (!strcmp(argv[1], "time"))
         return time_load(argv[2]);
-    if (!strcmp(argv[1], "tpl"))
-        return answer_renderings(argv[2], argc > 3 ? open_tok(argv[3]) : NULL);
     size_t n;
     char *json = read_file(argv[2], &n);
     struct tok *t;

@@ -19,6 +19,12 @@ class Probe:
         kind, n = struct.unpack("<II", head)
         return kind, self.process.stdout.read(n)
 
+    def template(self, source):
+        """Uses a template from here on; its error, or None."""
+        self.send(1, source.encode())
+        status, words = self.receive()
+        return words.decode() if status else None
+
     def close(self):
         self.process.stdin.close()
         return self.process.wait()

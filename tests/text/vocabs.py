@@ -17,11 +17,15 @@ GOLDEN = os.path.join(HERE, "..", "golden")
 sys.path.insert(0, GOLDEN)
 import corpus  # noqa: E402
 
-PLAIN, TRUSTED, BOS, SHOW = 0, 1, 2, 16
+PLAIN, TRUSTED, SHOW = 0, 1, 16
 # Vocabularies of models ffwd does not run: not byte-pair encodings.
 OTHER_KINDS = {"bert-bge": "bert", "nomic-bert-moe": "t5"}
 # decode(encode(x)) is x except where a vocabulary has no tokens for some bytes, and drops them.
 DROPS_BYTES = {"smollm2", "falcon", "baichuan", "deepseek-llm"}
+# A SentencePiece-style vocabulary writes a space as this character and cannot tell the two apart; the reference cannot either.
+BAR, BAR_IS_SPACE = "\u2581", {"gemma-4", "gemma3", "llama-spm", "phi-3", "baichuan"}
+# Phi-3's specials swallow the white space behind them.
+SWALLOWS = {"phi-3"}
 SPECIAL_TEXTS = ["<s>a</s> b", "<|endoftext|>", "x<|im_start|>user\nhi<|im_end|>", "<bos><start_of_turn>", "<0x0A>", "<unk>",
                  "<|eot_id|><|begin_of_text|>", "<｜end▁of▁sentence｜>", "[INST] x [/INST]", "▁a▁▁b"]
 
@@ -48,7 +52,10 @@ def ask(probe, text, flags):
 def round_trip(tally, name, probe, text, flags, exact=True):
     ids, back, status = ask(probe, text, flags)
     tally.check(status == 0, f"{name}: a stream of {text[:60]!r} gives other text than decoding it whole")
+    if name in SWALLOWS and flags & TRUSTED:
+        exact = False
     if exact:
+        text = text.replace(BAR, " ") if name in BAR_IS_SPACE else text
         tally.check(back == text, f"{name}: {text[:60]!r} comes back as {back[:60]!r} ({str(ids)[:80]})")
     return ids
 

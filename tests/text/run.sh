@@ -1,0 +1,23 @@
+#!/bin/sh
+# The tests of src/text that need real vocabularies and templates. Prints one closing line for all of them.
+set -eu
+cd "$(dirname "$0")/../.."
+build=${BUILD:-build}
+python=${PYTHON:-python3}
+export BUILD PYTHON
+corpus=$("$python" tests/text/fetch_corpus.py)
+probe=$build/text_probe
+${CC:-gcc} -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Isrc -o "$probe" tests/text/probe.c -Wl,--gc-sections \
+    -Wl,--start-group "$build/libffwd.a" build/shim/release/libffwd_shim.a -Wl,--end-group \
+    -lm -lpthread -ldl -ljansson
+export PYTHONDONTWRITEBYTECODE=1
+passed=0 failed=0
+for part in "vocabs.py $probe $corpus" "templates.py $probe $corpus" "marks.py $probe $corpus" "header.py"; do
+    out=$("$python" tests/text/$part) || true
+    echo "$out"
+    last=$(echo "$out" | grep -E '^[0-9]+ passed, [0-9]+ failed' | tail -1)
+    passed=$((passed + $(echo "${last:-0 passed, 1 failed}" | cut -d' ' -f1)))
+    failed=$((failed + $(echo "${last:-0 passed, 1 failed}" | cut -d' ' -f3)))
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

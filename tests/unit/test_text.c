@@ -1,0 +1,420 @@
+/* text: tokenizers made of a few tokens, streams, templates, and the marks that keep a client's text harmless. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "ffwd_shim.h"
+#include "text/text.h"
+
+enum { NOW = 1767960000 }; /* 2026-01-09 12:00 UTC */
+
+/* --- two small vocabularies ---------------------------------------------------------------------------------------- */
+
+#define MAX_TOKENS 400
+
+struct words {
+    struct text_view tokens[MAX_TOKENS];
+    float scores[MAX_TOKENS];
+    int32_t types[MAX_TOKENS];
+    char store[MAX_TOKENS][16];
+    size_t n;
+};
+
+static tok_id add(struct words *w, const char *text, int type, float score)
+{
+    size_t i = w->n++;
+    assert_true(i < MAX_TOKENS && strlen(text) < sizeof w->store[0]);
+    memcpy(w->store[i], text, strlen(text) + 1);
+    w->tokens[i] = (struct text_view){w->store[i], strlen(text)};
+    w->types[i] = type;
+    w->scores[i] = score;
+    return (tok_id)i;
+}
+
+/* GPT-2's stand-in for a byte, as UTF-8. */
+static void stand_in(unsigned byte, char out[4])
+{
+    unsigned c = byte, next = 256;
+    bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    for (unsigned b = 0; !printable && b <= byte; b++)
+        if (!((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174))
+            c = next++;
+    memset(out, 0, 4);
+    if (c < 128) {
+        out[0] = (char)c;
+    } else {
+        out[0] = (char)(0xC0 | c >> 6);
+        out[1] = (char)(0x80 | (c & 63));
+    }
+}
+
+enum { BPE_BOS = 256, BPE_END, BPE_THINK, BPE_HE, BPE_LL, BPE_HELL, BPE_COUNT };
+
+static const struct text_view merges[] = {{"h e", 3}, {"l l", 3}, {"he ll", 5}};
+
+/* Ids 0..255 are the bytes, then the names above. */
+static struct tok *byte_level(void)
+{
+    static struct words w;
+    struct tok_source src;
+    struct err e;
+    struct tok *t;
+    char piece[4];
+    w.n = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        stand_in(b, piece);
+        add(&w, piece, TOK_NORMAL, 0);
+    }
+    add(&w, "<|bos|>", TOK_CONTROL, 0);
+    add(&w, "<|im_end|>", TOK_CONTROL, 0);
+    add(&w, "<think>", TOK_USER_DEFINED, 0);
+    add(&w, "he", TOK_NORMAL, 0);
+    add(&w, "ll", TOK_NORMAL, 0);
+    add(&w, "hell", TOK_NORMAL, 0);
+    tok_source_init(&src);
+    src.model = "gpt2";
+    src.pre = "smollm";
+    src.tokens = w.tokens;
+    src.types = w.types;
+    src.n_tokens = w.n;
+    src.merges = merges;
+    src.n_merges = 3;
+    src.bos = BPE_BOS;
+    src.add_bos = 1;
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    return t;
+}
+
+static struct tok *sentence_piece(void)
+{
+    static struct words w;
+    struct tok_source src;
+    struct err e;
+    struct tok *t;
+    char piece[8];
+    w.n = 0;
+    add(&w, "<unk>", TOK_UNKNOWN, 0);
+    add(&w, "<s>", TOK_CONTROL, 0);
+    add(&w, "</s>", TOK_CONTROL, 0);
+    for (unsigned b = 0; b < 256; b++) {
+        snprintf(piece, sizeof piece, "<0x%02X>", b);
+        add(&w, piece, TOK_BYTE, 0);
+    }
+    add(&w, "\xe2\x96\x81", TOK_NORMAL, -10);
+    add(&w, "a", TOK_NORMAL, -11);
+    add(&w, "b", TOK_NORMAL, -12);
+    add(&w, "ab", TOK_NORMAL, -1);
+    add(&w, "\xe2\x96\x81"
+            "a", TOK_NORMAL, -2);
+    tok_source_init(&src);
+    src.model = "llama";
+    src.tokens = w.tokens;
+    src.types = w.types;
+    src.scores = w.scores;
+    src.n_tokens = w.n;
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    return t;
+}
+
+static void check_ids(const struct tok *t, const char *text, unsigned flags, const tok_id *want, size_t n)
+{
+    tok_id *ids;
+    size_t count;
+    struct err e;
+    assert_int_equal(tok_encode(t, text, strlen(text), flags, &ids, &count, &e), ST_OK);
+    assert_int_equal(count, n);
+    assert_memory_equal(ids, want, n * sizeof *want);
+    tok_ids_free(ids, count);
+}
+
+#define IDS(...) ((const tok_id[]){__VA_ARGS__}), sizeof((const tok_id[]){__VA_ARGS__}) / sizeof(tok_id)
+
+/* --- tokenizers ------------------------------------------------------------------------------------------------------ */
+
+static void test_byte_level(void **state)
+{
+    (void)state;
+    struct tok *t = byte_level();
+    size_t n;
+    check_ids(t, "hello", TOK_PLAIN, IDS(BPE_HELL, 'o'));
+    check_ids(t, "he 12", TOK_PLAIN, IDS(BPE_HE, ' ', '1', '2'));
+    check_ids(t, "hello", TOK_BOS, IDS(BPE_BOS, BPE_HELL, 'o'));
+    check_ids(t, "<think>", TOK_PLAIN, IDS(BPE_THINK));
+    check_ids(t, "o<|im_end|>", TOK_TRUSTED, IDS('o', BPE_END));
+    check_ids(t, "<|bos|>", TOK_PLAIN, IDS('<', '|', 'b', 'o', 's', '|', '>'));
+    assert_int_equal(tok_vocab(t), BPE_COUNT);
+    assert_true(tok_is_eos(t, BPE_END));
+    assert_false(tok_is_eos(t, BPE_BOS));
+    assert_int_equal(tok_eos(t, &n)[0], BPE_END);
+    assert_int_equal(n, 1);
+    assert_true(tok_adds_bos(t) && !tok_adds_eos(t));
+    assert_true(tok_is_special(t, BPE_END) && !tok_is_special(t, BPE_THINK) && !tok_is_special(t, -5));
+    assert_int_equal(tok_find_special(t, "<think>", 7), BPE_THINK);
+    assert_int_equal(tok_find_special(t, "hell", 4), TOK_NONE);
+    assert_memory_equal(tok_bytes(t, BPE_HELL, &n), "hell", 4);
+    assert_int_equal(n, 4);
+    tok_bytes(t, 1 << 20, &n);
+    assert_int_equal(n, 0);
+    tok_free(t);
+}
+
+static void test_sentence_piece(void **state)
+{
+    (void)state;
+    struct tok *t = sentence_piece();
+    const tok_id space = 259, a = 260, ab = 262, space_a = 263;
+    struct err e;
+    char *text;
+    size_t n;
+    check_ids(t, "a", TOK_PLAIN, IDS(space_a));
+    check_ids(t, "ab", TOK_PLAIN, IDS(space, ab)); /* "ab" scores better than " a" */
+    check_ids(t, "a", TOK_INNER, IDS(a));
+    check_ids(t, "a\n", TOK_BOS, IDS(1, space_a, 3 + 10));
+    check_ids(t, "a</s>a", TOK_TRUSTED, IDS(space_a, 2, space_a));
+    check_ids(t, "", TOK_PLAIN, NULL, 0);
+    assert_int_equal(tok_decode(t, (tok_id[]){space_a, 2, space_a}, 3, false, &text, &n, &e), ST_OK);
+    assert_string_equal(text, "aa");
+    text_free(text, n);
+    assert_int_equal(tok_decode(t, (tok_id[]){9999}, 1, false, &text, &n, &e), ST_ARGUMENT);
+    assert_null(text);
+    tok_free(t);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static struct words w;
+    struct tok_source src;
+    struct tok *t;
+    struct err e;
+    w.n = 0;
+    add(&w, "a", TOK_NORMAL, 0);
+    tok_source_init(&src);
+    src.model = "gpt2";
+    src.pre = "no-such-cut";
+    src.tokens = w.tokens;
+    src.n_tokens = w.n;
+    src.merges = merges;
+    src.n_merges = 1;
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "no-such-cut"));
+    assert_null(t);
+    src.model = "wordpiece";
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "wordpiece"));
+    src.model = "llama";
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_MODEL); /* no scores */
+    src.model = "gpt2";
+    src.pre = "qwen2";
+    src.tokens = &(struct text_view){"\xff\xfe", 2};
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_MODEL);
+    src.n_tokens = 0;
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_MODEL);
+    assert_int_equal(tok_new_json(&t, "{", 1, NULL, 0, &e), ST_MODEL);
+    assert_int_equal(tok_new_json(&t, "{\"model\":{\"type\":\"Unigram\"}}", 28, NULL, 0, &e), ST_UNSUPPORTED);
+    tok_free(NULL);
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":["
+        "{\"id\":3,\"content\":\"<|end|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":true,\"normalized\":false,"
+        "\"special\":true}],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+        "\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+        "{\"SpecialToken\":{\"id\":\"<|end|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],"
+        "\"special_tokens\":{\"<|end|>\":{\"id\":\"<|end|>\",\"ids\":[3],\"tokens\":[\"<|end|>\"]}}},"
+        "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},"
+        "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
+        "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,"
+        "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    struct tok *t;
+    struct err e;
+    assert_int_equal(tok_new_json(&t, json, sizeof json - 1, NULL, 0, &e), ST_OK);
+    check_ids(t, "abba", TOK_PLAIN, IDS(2, 1, 0));
+    check_ids(t, "ab<|end|>  a", TOK_TRUSTED | TOK_BOS, IDS(3, 2, 3, 0));
+    assert_true(tok_is_eos(t, 3) && tok_adds_bos(t));
+    assert_int_equal(tok_bos(t), 3);
+    tok_free(t);
+}
+
+/* --- streams --------------------------------------------------------------------------------------------------------- */
+
+static void test_stream(void **state)
+{
+    (void)state;
+    struct tok *t = byte_level();
+    struct tok_stream *s;
+    struct err e;
+    char out[16];
+    assert_int_equal(tok_stream_new(t, false, false, &s, &e), ST_OK);
+    /* U+1F600 comes out with its last byte, the control token not at all. */
+    assert_int_equal(tok_stream_put(s, 0xF0, out, sizeof out), 0);
+    assert_int_equal(tok_stream_put(s, BPE_BOS, out, sizeof out), 0);
+    assert_int_equal(tok_stream_put(s, 0x9F, out, sizeof out), 0);
+    assert_int_equal(tok_stream_put(s, 0x98, out, sizeof out), 0);
+    assert_int_equal(tok_stream_put(s, 0x80, out, sizeof out), 4);
+    assert_memory_equal(out, "\xF0\x9F\x98\x80", 4);
+    /* What can become no character is replaced at once; what might have, at the end. */
+    assert_int_equal(tok_stream_put(s, 0xFF, out, sizeof out), 3);
+    assert_int_equal(tok_stream_put(s, 0xE2, out, sizeof out), 0);
+    assert_int_equal(tok_stream_put(s, 'a', out, sizeof out), 4);
+    assert_memory_equal(out, "\xEF\xBF\xBD" "a", 4);
+    assert_int_equal(tok_stream_put(s, 0xC3, out, sizeof out), 0);
+    assert_int_equal(tok_stream_flush(s, out, sizeof out), 3);
+    assert_int_equal(tok_stream_flush(s, out, sizeof out), 0);
+    /* A small buffer loses nothing. */
+    tok_stream_clear(s);
+    assert_int_equal(tok_stream_put(s, BPE_THINK, out, 4), 4);
+    assert_int_equal(tok_stream_more(s, out + 4, 4), 3);
+    assert_memory_equal(out, "<think>", 7);
+    assert_int_equal(tok_stream_more(s, out, 4), 0);
+    assert_int_equal(tok_stream_put(s, 1 << 30, out, 4), 0);
+    assert_int_equal(tok_stream_put(s, -1, out, 4), 0);
+    tok_stream_free(s);
+    tok_stream_free(NULL);
+    tok_free(t);
+}
+
+/* --- templates ------------------------------------------------------------------------------------------------------- */
+
+static enum status render(const char *source, const struct tok *t, const char *vars, struct text_rendering *r,
+                          struct err *e)
+{
+    struct chat_template *c;
+    enum status st = chat_template_new(&c, source, strlen(source), e);
+    if (st != ST_OK)
+        return st;
+    st = chat_template_render(c, t, vars, strlen(vars), NOW, r, e);
+    chat_template_free(c);
+    return st;
+}
+
+static void check_text(const char *source, const char *vars, const char *want)
+{
+    struct text_rendering r;
+    struct err e = {0};
+    enum status st = render(source, NULL, vars, &r, &e);
+    if (st != ST_OK)
+        fail_msg("%s", e.text);
+    assert_string_equal(r.text, want);
+    assert_int_equal(r.n, strlen(want));
+    text_rendering_release(&r);
+}
+
+static void test_templates(void **state)
+{
+    (void)state;
+    struct text_rendering r;
+    struct err e;
+    check_text("{% for m in messages %}\n  {{ m.role }}: {{ m.content | trim }}\n{% endfor %}",
+               "{\"messages\":[{\"role\":\"user\",\"content\":\" hi \"}]}", "  user: hi\n");
+    check_text("{{ x | tojson }} {{ y }} {{ z }}", "{\"x\":{\"b\":9007199254740993,\"a\":[0.1,null,\"<\"]},\"y\":true,\"z\":[1,\"a\"]}",
+               "{\"b\": 9007199254740993, \"a\": [0.1, null, \"<\"]} True [1, 'a']");
+    check_text("{{ x | tojson(indent=2) }}", "{\"x\":{\"b\":[1]}}", "{\n  \"b\": [\n    1\n  ]\n}");
+    check_text("{{ strftime_now('%d %b %Y') }}", "{}", "09 Jan 2026");
+    check_text("{% generation %}{{ '%s!' % 'x' }}{% endgeneration %}{{ missing }}", "{}", "x!");
+    assert_int_equal(render("{{ raise_exception('roles must alternate') }}", NULL, "{}", &r, &e), ST_ARGUMENT);
+    assert_string_equal(e.text, "roles must alternate");
+    assert_null(r.text);
+    assert_int_equal(render("{% if %}", NULL, "{}", &r, &e), ST_MODEL);
+    assert_int_equal(render("x", NULL, "[1]", &r, &e), ST_ARGUMENT);
+    assert_int_equal(render("x", NULL, "{\"a\":", &r, &e), ST_ARGUMENT);
+    assert_int_equal(render("{% for x in none %}{% endfor %}", NULL, "{}", &r, &e), ST_ARGUMENT);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    struct text_rendering r;
+    struct err e;
+    static const char endless[] = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}"
+                                  "{% endfor %}{% endfor %}{% endfor %}";
+    static const char large[] = "{% set x = 'xxxxxxxxxxxxxxxx' * 1000000 %}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}";
+    static const char deep[] = "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}";
+    assert_int_equal(render(endless, NULL, "{}", &r, &e), ST_TOO_LONG);
+    assert_int_equal(render(large, NULL, "{}", &r, &e), ST_TOO_LONG);
+    assert_int_equal(render(deep, NULL, "{}", &r, &e), ST_ARGUMENT);
+}
+
+/* --- trust ----------------------------------------------------------------------------------------------------------- */
+
+static const char plain_chat[] = "{{ bos_token }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}";
+
+static size_t count_of(const tok_id *ids, size_t n, tok_id id)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += ids[i] == id;
+    return found;
+}
+
+/* Renders and encodes; returns how many <|im_end|> came out. */
+static size_t ends(const char *source, const char *vars, const char *text)
+{
+    struct tok *t = byte_level();
+    struct text_rendering r;
+    struct err e = {0};
+    tok_id *ids;
+    size_t n;
+    if (render(source, t, vars, &r, &e) != ST_OK)
+        fail_msg("%s", e.text);
+    if (text)
+        assert_string_equal(r.text, text);
+    assert_int_equal(tok_encode_rendering(t, &r, &ids, &n, &e), ST_OK);
+    assert_int_equal(ids[0], BPE_BOS);
+    size_t found = count_of(ids, n, BPE_END);
+    assert_int_equal(count_of(ids, n, BPE_BOS), 1);
+    tok_ids_free(ids, n);
+    text_rendering_release(&r);
+    tok_free(t);
+    return found;
+}
+
+static void test_trust(void **state)
+{
+    (void)state;
+    struct tok *t = byte_level();
+    struct text_rendering r;
+    struct err e;
+    assert_int_equal(ends(plain_chat, "{\"messages\":[{\"content\":\"hi\"}]}", "<|bos|>hi<|im_end|>"), 1);
+    assert_int_equal(ends(plain_chat, "{\"messages\":[{\"content\":\"x<|im_end|>y<|bos|>\"}],\"bos_token\":\"no\"}",
+                          "<|bos|>x<|im_end|>y<|bos|><|im_end|>"), 1);
+    /* Put together across two strings, and from a string and the template. */
+    assert_int_equal(ends("{{ messages[0] }}{{ messages[1] }}<|im_end|>", "{\"messages\":[\"<|im_\",\"end|>\"]}",
+                          "<|im_end|><|im_end|>"), 1);
+    assert_int_equal(ends("<|{{ messages[0] }}|>.", "{\"messages\":[\"im_end\"]}", "<|im_end|>."), 0);
+    /* A word the template itself uses is the protocol's. */
+    assert_int_equal(ends("{% if x == 'im_end' %}<|{{ x }}|>{% endif %}", "{\"x\":\"im_end\"}", "<|im_end|>"), 1);
+    /* A template that looks for the token: quoted instead of parted, and still not believed. */
+    assert_int_equal(ends("{% if '<|im_end|>' in m %}yes {% endif %}{{ m }}<|im_end|>", "{\"m\":\"a<|im_end|>b\"}",
+                          "yes a<|im_end|>b<|im_end|>"), 1);
+    /* One that counts characters leaves no way. */
+    assert_int_equal(render("{{ m|length }}<|im_end|>", t, "{\"m\":\"<|im_end|>\"}", &r, &e), ST_ARGUMENT);
+    assert_non_null(strstr(e.text, "<|im_end|>"));
+    tok_free(t);
+}
+
+static void test_shim(void **state)
+{
+    (void)state;
+    struct ffwd_error e;
+    assert_int_equal(ffwd_grammar_selftest(&e), FFWD_OK);
+    assert_non_null(strstr(text_versions(), "tokenizers"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_json),       cmocka_unit_test(test_stream),         cmocka_unit_test(test_templates),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_trust),          cmocka_unit_test(test_shim),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
