@@ -62,7 +62,11 @@ fn flag(v: i32) -> Option<bool> {
 /// # Safety
 /// `src` and everything it points to is readable; `out` is writable.
 #[no_mangle]
-pub unsafe extern "C" fn ffwd_tok_from_gguf(src: *const ffwd_source, out: *mut *mut ffwd_tok, err: *mut ffwd_error) -> i32 {
+pub unsafe extern "C" fn ffwd_tok_from_gguf(
+    src: *const ffwd_source,
+    out: *mut *mut ffwd_tok,
+    err: *mut ffwd_error,
+) -> i32 {
     guard(err, || {
         let s = &*src;
         let source = Source {

@@ -21,7 +21,12 @@ pub struct ffwd_rendering {
 /// # Safety
 /// `source` has n readable bytes; `out` is writable.
 #[no_mangle]
-pub unsafe extern "C" fn ffwd_template_new(source: *const u8, n: usize, out: *mut *mut ffwd_template, err: *mut ffwd_error) -> i32 {
+pub unsafe extern "C" fn ffwd_template_new(
+    source: *const u8,
+    n: usize,
+    out: *mut *mut ffwd_template,
+    err: *mut ffwd_error,
+) -> i32 {
     guard(err, || {
         *out = Box::into_raw(Box::new(ffwd_template(Template::new(bytes(source, n))?)));
         Ok(())

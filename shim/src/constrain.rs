@@ -2,7 +2,7 @@
 //!
 //! For now only a check that the library is linked and works; masks and matchers come with the issue that needs them.
 
-use crate::border::{fail, guard, ffwd_error, FFWD_BUG};
+use crate::border::{fail, ffwd_error, guard, FFWD_BUG};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie};
 use llguidance::ParserFactory;

@@ -169,7 +169,9 @@ fn looped(tag: &str, out: &mut String) {
         i += 1;
     }
     match from {
-        Some(from) if from <= to => out.push_str(&format!("{}({})|{LOOPED} {}", &tag[..from], &tag[from..to], &tag[to..])),
+        Some(from) if from <= to => {
+            out.push_str(&format!("{}({})|{LOOPED} {}", &tag[..from], &tag[from..to], &tag[to..]))
+        }
         _ => out.push_str(tag),
     }
 }

@@ -5,7 +5,9 @@ use crate::pretok::pre_for;
 use crate::scored::Scored;
 use crate::special::{Special, Splitter};
 use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok};
-use crate::vocab::{spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED};
+use crate::vocab::{
+    spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED,
+};
 use ahash::AHashMap;
 use tokenizers::models::bpe::{BpeBuilder, BPE};
 
@@ -55,14 +57,22 @@ impl<'a> Source<'a> {
         let byte_level = match self.model {
             "gpt2" => true,
             "llama" | "gemma4" => false,
-            other => return fail(FFWD_UNSUPPORTED, format!("the tokenizer model \"{other}\" is not supported; known are gpt2, llama and gemma4")),
+            other => {
+                return fail(
+                    FFWD_UNSUPPORTED,
+                    format!("the tokenizer model \"{other}\" is not supported; known are gpt2, llama and gemma4"),
+                )
+            }
         };
         if self.tokens.is_empty() {
             return fail(FFWD_MODEL, "tokenizer.ggml.tokens is missing or empty");
         }
         for (name, n) in [("scores", self.scores.len()), ("token_type", self.types.len())] {
             if n != 0 && n < self.tokens.len() {
-                return fail(FFWD_MODEL, format!("tokenizer.ggml.{name} has {n} entries for {} tokens", self.tokens.len()));
+                return fail(
+                    FFWD_MODEL,
+                    format!("tokenizer.ggml.{name} has {n} entries for {} tokens", self.tokens.len()),
+                );
             }
         }
         let listed = byte_level || self.model == "gemma4";
@@ -89,7 +99,10 @@ impl<'a> Source<'a> {
             match pre_for(pre_name)? {
                 Some(p) => Some(p),
                 None => {
-                    return fail(FFWD_UNSUPPORTED, format!("the pre-tokenizer \"{pre_name}\" (tokenizer.ggml.pre) is not supported"))
+                    return fail(
+                        FFWD_UNSUPPORTED,
+                        format!("the pre-tokenizer \"{pre_name}\" (tokenizer.ggml.pre) is not supported"),
+                    )
                 }
             }
         };
@@ -106,10 +119,15 @@ impl<'a> Source<'a> {
         };
         // Gemma 4 files say they add none, and are wrong.
         let add_bos = if pre_name == "gemma4" { true } else { self.add_bos.unwrap_or(pre_bos) };
-        let prefix = if spm_like && !listed && self.add_space_prefix.unwrap_or(true) { Prefix::EachPart } else { Prefix::Never };
+        let prefix =
+            if spm_like && !listed && self.add_space_prefix.unwrap_or(true) { Prefix::EachPart } else { Prefix::Never };
         let mut joins = Joins::default();
         if spm_like {
-            self.tokens.iter().enumerate().filter(|&(i, _)| self.merges_into(i, &vocab)).for_each(|(_, t)| joins.note(t));
+            self.tokens
+                .iter()
+                .enumerate()
+                .filter(|&(i, _)| self.merges_into(i, &vocab))
+                .for_each(|(_, t)| joins.note(t));
         }
         let pipe = if !listed {
             Pipe::Spm { merger: Merger::Scored(self.scored(&vocab)), patterns, joins }

@@ -6,7 +6,9 @@
 use crate::border::{fail, Res, FFWD_MODEL, FFWD_UNSUPPORTED};
 use crate::special::{Special, Splitter};
 use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok};
-use crate::vocab::{byte_of, spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNUSED, USER_DEFINED};
+use crate::vocab::{
+    byte_of, spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNUSED, USER_DEFINED,
+};
 use ahash::AHashMap;
 use serde_json::Value;
 use tokenizers::{ModelWrapper, Tokenizer};
@@ -66,7 +68,11 @@ pub fn build(json: &[u8], named_ends: &[i32]) -> Res<Tok> {
         prefix: shape.prefix,
         prefix_unless_space: shape.unless_space,
         bos: frame.bos,
-        eos: named_ends.first().copied().unwrap_or(if frame.eos != NONE { frame.eos } else { ends.first().copied().unwrap_or(NONE) }),
+        eos: named_ends.first().copied().unwrap_or(if frame.eos != NONE {
+            frame.eos
+        } else {
+            ends.first().copied().unwrap_or(NONE)
+        }),
         unk,
         pad: NONE,
         ends,
@@ -201,7 +207,11 @@ impl Frame {
                 if item.get("Sequence").is_some() {
                     behind = true;
                 } else if let Some(t) = item["SpecialToken"]["id"].as_str() {
-                    let slot = if behind { (&mut frame.eos, &mut frame.add_eos) } else { (&mut frame.bos, &mut frame.add_bos) };
+                    let slot = if behind {
+                        (&mut frame.eos, &mut frame.add_eos)
+                    } else {
+                        (&mut frame.bos, &mut frame.add_bos)
+                    };
                     if *slot.0 == NONE && id(t) != NONE {
                         *slot.0 = id(t);
                         *slot.1 = true;
@@ -210,7 +220,8 @@ impl Frame {
             }
         }
         if frame.bos == NONE {
-            const USUAL: [&str; 5] = ["<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>"];
+            const USUAL: [&str; 5] =
+                ["<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>"];
             frame.bos = USUAL.iter().map(|t| id(t)).find(|&i| i != NONE).unwrap_or(NONE);
         }
         frame

@@ -45,7 +45,10 @@ pub fn render(t: &Template, tok: &Tok, own: &[(&'static str, String)], doc: Json
         return Ok(Rendering { text, marked: Some(marked), marks: Some(marks) });
     }
     let token = found.tokens.first().map_or("", |s| s.as_str());
-    fail(FFWD_ARGUMENT, format!("a message contains the control token {token:?}, which the chat template takes for markup"))
+    fail(
+        FFWD_ARGUMENT,
+        format!("a message contains the control token {token:?}, which the chat template takes for markup"),
+    )
 }
 
 pub fn strip(text: &str, marks: Marks) -> String {
@@ -95,7 +98,8 @@ impl<'a> Plan<'a> {
         if s.is_empty() || self.forward.is_empty() {
             return (false, false);
         }
-        let head: Vec<usize> = s.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|&i| i < self.longest).collect();
+        let head: Vec<usize> =
+            s.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|&i| i < self.longest).collect();
         let mut starts = head.iter().any(|&i| {
             let back: String = s[..i].chars().rev().collect();
             proper_prefix(&self.backward, &back)

@@ -87,7 +87,9 @@ fn str_method(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Erro
                 }
                 match item.as_str() {
                     Some(t) => out.push_str(t),
-                    None => return Err(bad(format!("sequence item {i}: expected str instance, {} found", item.kind()))),
+                    None => {
+                        return Err(bad(format!("sequence item {i}: expected str instance, {} found", item.kind())))
+                    }
                 }
             }
             Value::from(out)
@@ -112,7 +114,13 @@ fn str_method(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Erro
         "casefold" => Value::from(s.to_lowercase()),
         "swapcase" => Value::from(
             s.chars()
-                .flat_map(|c| -> Vec<char> { if c.is_lowercase() { c.to_uppercase().collect() } else { c.to_lowercase().collect() } })
+                .flat_map(|c| -> Vec<char> {
+                    if c.is_lowercase() {
+                        c.to_uppercase().collect()
+                    } else {
+                        c.to_lowercase().collect()
+                    }
+                })
                 .collect::<String>(),
         ),
         "isspace" => Value::from(!s.is_empty() && s.chars().all(space)),

@@ -62,7 +62,13 @@ impl PartialOrd for Pair {
 }
 
 impl Scored {
-    pub fn new(tokens: &[&str], scores: &[f32], takes_part: impl Fn(usize) -> bool, bytes: [i32; 256], unk: i32) -> Self {
+    pub fn new(
+        tokens: &[&str],
+        scores: &[f32],
+        takes_part: impl Fn(usize) -> bool,
+        bytes: [i32; 256],
+        unk: i32,
+    ) -> Self {
         let mut s = Scored {
             blob: Vec::with_capacity(tokens.iter().map(|t| t.len()).sum()),
             ends: Vec::with_capacity(tokens.len()),

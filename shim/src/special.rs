@@ -117,8 +117,9 @@ impl Splitter {
 
 impl Matcher {
     fn new(specials: &[Special], keep: impl Fn(&Special) -> bool) -> Res<Self> {
-        let which: Vec<u32> =
-            (0..specials.len() as u32).filter(|&i| !specials[i as usize].text.is_empty() && keep(&specials[i as usize])).collect();
+        let which: Vec<u32> = (0..specials.len() as u32)
+            .filter(|&i| !specials[i as usize].text.is_empty() && keep(&specials[i as usize]))
+            .collect();
         if which.is_empty() {
             return Ok(Matcher { aho: None, which });
         }

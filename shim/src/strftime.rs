@@ -2,7 +2,18 @@
 
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 
 struct Date {
@@ -74,7 +85,9 @@ pub fn format(unix: i64, fmt: &str) -> String {
             Some('R') => out.push_str(&format!("{h:02}:{m:02}")),
             Some('D' | 'x') => out.push_str(&format!("{:02}/{:02}/{:02}", d.month, d.day, d.year.rem_euclid(100))),
             Some('X') => out.push_str(&format!("{h:02}:{m:02}:{s:02}")),
-            Some('c') => out.push_str(&format!("{} {} {:2} {h:02}:{m:02}:{s:02} {}", &day[..3], &month[..3], d.day, d.year)),
+            Some('c') => {
+                out.push_str(&format!("{} {} {:2} {h:02}:{m:02}:{s:02} {}", &day[..3], &month[..3], d.day, d.year))
+            }
             Some('s') => out.push_str(&unix.to_string()),
             Some('n') => out.push('\n'),
             Some('t') => out.push('\t'),

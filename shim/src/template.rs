@@ -104,7 +104,8 @@ impl Template {
     }
 }
 
-const OWN_NAMES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"];
+const OWN_NAMES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"];
 
 fn own_tokens(tok: Option<&Tok>) -> Vec<(&'static str, String)> {
     let mut own = Vec::new();
@@ -142,7 +143,10 @@ fn failure(e: &Error) -> Fail {
         }
         if let Some(e) = err.downcast_ref::<Error>() {
             if e.kind() == ErrorKind::OutOfFuel {
-                return Fail { code: FFWD_TOO_LONG, text: "the chat template did not end within its limit of steps".into() };
+                return Fail {
+                    code: FFWD_TOO_LONG,
+                    text: "the chat template did not end within its limit of steps".into(),
+                };
             }
         }
         if let Some(e) = err.downcast_ref::<io::Error>() {
@@ -235,7 +239,8 @@ fn tests(env: &mut Environment<'static>) {
             ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable | ValueKind::Undefined
         )
     };
-    let sequence = |v: &Value| matches!(v.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Undefined);
+    let sequence =
+        |v: &Value| matches!(v.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Undefined);
     env.add_test("iterable", iterable);
     env.add_test("sequence", sequence);
     env.add_test("callable", |v: &Value| v.kind() == ValueKind::Plain);

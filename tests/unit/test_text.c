@@ -315,7 +315,8 @@ static void test_templates(void **state)
     struct err e;
     check_text("{% for m in messages %}\n  {{ m.role }}: {{ m.content | trim }}\n{% endfor %}",
                "{\"messages\":[{\"role\":\"user\",\"content\":\" hi \"}]}", "  user: hi\n");
-    check_text("{{ x | tojson }} {{ y }} {{ z }}", "{\"x\":{\"b\":9007199254740993,\"a\":[0.1,null,\"<\"]},\"y\":true,\"z\":[1,\"a\"]}",
+    check_text("{{ x | tojson }} {{ y }} {{ z }}",
+               "{\"x\":{\"b\":9007199254740993,\"a\":[0.1,null,\"<\"]},\"y\":true,\"z\":[1,\"a\"]}",
                "{\"b\": 9007199254740993, \"a\": [0.1, null, \"<\"]} True [1, 'a']");
     check_text("{{ x | tojson(indent=2) }}", "{\"x\":{\"b\":[1]}}", "{\n  \"b\": [\n    1\n  ]\n}");
     check_text("{{ strftime_now('%d %b %Y') }}", "{}", "09 Jan 2026");
