@@ -7,17 +7,18 @@
  */
 #include "cli/line.h"
 
-#include <errno.h>
 #include <histedit.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "cli/cli.h"
 
 #define HISTORY_LINES 200
+#define LOOK_UP_MS 100
 
 struct line {
     const char *prompt;
@@ -35,6 +36,32 @@ static char *show_prompt(EditLine *el)
     return (char *)(size_t)l->prompt;
 }
 
+/*
+ * One character of the terminal for libedit: 1, or 0 at the end. Its own reader would not do: it takes up an interrupted
+ * read again, and the signal may have come to another thread anyway. So this one looks up now and then.
+ */
+static int read_character(EditLine *el, wchar_t *out)
+{
+    (void)el;
+    mbstate_t state = {0};
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    for (;;) {
+        char byte;
+        int ready = poll(&p, 1, LOOK_UP_MS);
+        if (cli_interrupted())
+            return 0;
+        if (ready <= 0)
+            continue;
+        if (read(STDIN_FILENO, &byte, 1) != 1)
+            return 0;
+        size_t used = mbrtowc(out, &byte, 1, &state);
+        if (used == (size_t)-1)
+            state = (mbstate_t){0}; /* half a character: forget it */
+        else if (used != (size_t)-2)
+            return 1;
+    }
+}
+
 static void set_up_editor(struct line *l)
 {
     HistEvent ev;
@@ -44,6 +71,7 @@ static void set_up_editor(struct line *l)
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_PROMPT, show_prompt);
     el_set(l->el, EL_EDITOR, "emacs");
+    el_set(l->el, EL_GETCFN, read_character);
     l->history = history_init();
     if (l->history) {
         history(l->history, &ev, H_SETSIZE, HISTORY_LINES);
