@@ -103,6 +103,7 @@ static void forward(void *ctx, const struct model_span *spans, uint32_t n)
     }
     f->steps++;
     f->spans += n;
+    f->fed += at;
     if (at > f->most_tokens)
         f->most_tokens = at;
     if (n > f->most_spans)
