@@ -12,7 +12,7 @@
 //! way of marking leaves the rendering as it was, the request is refused.
 
 use crate::border::{fail, Res, FFWD_ARGUMENT};
-use crate::special::Splitter;
+use crate::special::{Spellings, Splitter};
 use crate::template::{Rendering, Template};
 use crate::tokenizer::{Marks, Tok};
 use serde_json::Value as Json;
@@ -66,22 +66,22 @@ struct Found {
 struct Plan<'a> {
     splitter: &'a Splitter,
     source: &'a str,
+    /// The source without the control tokens in it: where the template's own words are looked up.
+    words: String,
     own: &'a [(&'static str, String)],
-    /// Spellings in order, and the same backwards, to find tokens by how they begin or end.
-    forward: Vec<&'a str>,
-    backward: Vec<String>,
-    longest: usize,
+    spellings: &'a Spellings,
 }
 
 impl<'a> Plan<'a> {
     fn new(splitter: &'a Splitter, source: &'a str, own: &'a [(&'static str, String)]) -> Self {
-        let mut forward: Vec<&str> =
-            splitter.specials().iter().filter(|s| s.control && !s.text.is_empty()).map(|s| s.text.as_str()).collect();
-        let mut backward: Vec<String> = forward.iter().map(|s| s.chars().rev().collect()).collect();
-        let longest = forward.iter().map(|s| s.len()).max().unwrap_or(0);
-        forward.sort_unstable();
-        backward.sort_unstable();
-        Plan { splitter, source, own, forward, backward, longest }
+        let (mut words, mut from) = (String::with_capacity(source.len()), 0);
+        for (a, b) in splitter.control_in(source) {
+            words.push_str(&source[from..a]);
+            words.push(' ');
+            from = b;
+        }
+        words.push_str(&source[from..]);
+        Plan { splitter, source, words, own, spellings: splitter.spellings() }
     }
 
     fn look(&self, s: &str, found: &mut Found) {
@@ -95,23 +95,23 @@ impl<'a> Plan<'a> {
 
     /// Whether a control token could end at the head of s or begin at its tail together with other text.
     fn border(&self, s: &str) -> (bool, bool) {
-        if s.is_empty() || self.forward.is_empty() {
+        let known = self.spellings;
+        if s.is_empty() || known.forward.is_empty() {
             return (false, false);
         }
-        let head: Vec<usize> =
-            s.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|&i| i < self.longest).collect();
-        let mut starts = head.iter().any(|&i| {
+        let head = s.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|&i| i < known.longest);
+        let mut starts = head.into_iter().any(|i| {
             let back: String = s[..i].chars().rev().collect();
-            proper_prefix(&self.backward, &back)
+            proper_prefix(&known.backward, &back)
         });
-        let tail = s.char_indices().rev().map(|(i, _)| i).take_while(|&i| s.len() - i < self.longest);
-        let mut ends = tail.into_iter().any(|i| proper_prefix(&self.forward, &s[i..]));
-        if s.len() < self.longest && self.forward.iter().any(|t| t.len() > s.len() && t.contains(s)) {
+        let tail = s.char_indices().rev().map(|(i, _)| i).take_while(|&i| s.len() - i < known.longest);
+        let mut ends = tail.into_iter().any(|i| proper_prefix(&known.forward, &s[i..]));
+        if s.len() < known.longest && known.joined.contains(s) {
             (starts, ends) = (true, true);
         }
         // A word the template itself uses (a role, a type, a field) is the protocol's, not the client's: it may be
         // compared with, and `'<|' + role + '|>'` is meant.
-        if (starts || ends) && is_word(s) && has_word(self.source, s) {
+        if (starts || ends) && is_word(s) && has_word(&self.words, s) {
             return (false, false);
         }
         (starts, ends)
@@ -173,51 +173,42 @@ impl Way<'_> {
     }
 
     fn string(&self, s: &str) -> String {
-        let tokens = self.plan.splitter.control_in(s);
         let (head, tail) = if self.borders { self.plan.border(s) } else { (false, false) };
-        if tokens.is_empty() && !head && !tail {
-            return s.to_string();
+        let mut out = s.to_string();
+        // Parting one token may leave a shorter one whole, so go on until none is found. Every round shortens what is
+        // left of each, so there are few.
+        while let Some(next) = self.part(&out) {
+            out = next;
         }
-        let mut out = String::with_capacity(s.len() + 16);
         if head {
-            out.push(self.marks.brk);
+            out.insert(0, self.marks.brk);
         }
-        let mut from = 0;
-        for (a, b) in tokens {
-            let first = s[a..].chars().next().map_or(0, char::len_utf8);
-            if (self.quote_named && self.plan.named(&s[a..b])) || a + first == b {
-                out.push_str(&s[from..a]);
-                out.push(self.marks.quote);
-                from = a;
-            } else {
-                out.push_str(&s[from..a + first]);
-                out.push(self.marks.brk);
-                from = a + first;
-            }
-        }
-        out.push_str(&s[from..]);
         if tail {
             out.push(self.marks.brk);
         }
-        // A mark may part one token and leave a shorter one whole; go on until none is found.
-        if self.quote_named {
-            return out;
-        }
-        self.again(out)
+        out
     }
 
-    fn again(&self, mut s: String) -> String {
-        for _ in 0..64 {
-            let Some(&(a, b)) = self.plan.splitter.control_in(&s).first() else {
-                return s;
-            };
-            let first = s[a..].chars().next().map_or(0, char::len_utf8);
-            if a + first == b {
-                return s;
+    /// Marks every control token in s that is not quoted yet; None if there is none.
+    fn part(&self, s: &str) -> Option<String> {
+        let mut out = String::new();
+        let mut from = 0;
+        for (a, b) in self.plan.splitter.control_in(s) {
+            if s[..a].ends_with(self.marks.quote) {
+                continue;
             }
-            s.insert(a + first, self.marks.brk);
+            let first = s[a..].chars().next().map_or(0, char::len_utf8);
+            let quoted = (self.quote_named && self.plan.named(&s[a..b])) || a + first == b;
+            let at = if quoted { a } else { a + first };
+            out.push_str(&s[from..at]);
+            out.push(if quoted { self.marks.quote } else { self.marks.brk });
+            from = at;
         }
-        s
+        if from == 0 && out.is_empty() {
+            return None;
+        }
+        out.push_str(&s[from..]);
+        Some(out)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::border::{fail, Res, FFWD_MODEL};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use std::sync::OnceLock;
 
 /// A special token as the vocabulary describes it.
 #[derive(Clone)]
@@ -31,7 +32,18 @@ struct Matcher {
     which: Vec<u32>,
 }
 
+/// The control tokens' spellings, arranged for finding them by their parts.
+pub struct Spellings {
+    /// In order, and the same backwards: what a token begins and ends with.
+    pub forward: Vec<String>,
+    pub backward: Vec<String>,
+    /// All of them, NUL between: what a token contains.
+    pub joined: String,
+    pub longest: usize,
+}
+
 pub struct Splitter {
+    spellings: OnceLock<Spellings>,
     specials: Vec<Special>,
     all: Matcher,
     words: Matcher,
@@ -51,11 +63,23 @@ impl Splitter {
         let all = Matcher::new(&specials, |_| true)?;
         let words = Matcher::new(&specials, |s| !s.control)?;
         let control = Matcher::new(&specials, |s| s.control)?;
-        Ok(Splitter { specials, all, words, control })
+        Ok(Splitter { spellings: OnceLock::new(), specials, all, words, control })
     }
 
     pub fn specials(&self) -> &[Special] {
         &self.specials
+    }
+
+    pub fn spellings(&self) -> &Spellings {
+        self.spellings.get_or_init(|| {
+            let control = |s: &&Special| s.control && !s.text.is_empty();
+            let mut forward: Vec<String> = self.specials.iter().filter(control).map(|s| s.text.clone()).collect();
+            let mut backward: Vec<String> = forward.iter().map(|s| s.chars().rev().collect()).collect();
+            forward.sort_unstable();
+            backward.sort_unstable();
+            let longest = forward.iter().map(String::len).max().unwrap_or(0);
+            Spellings { joined: forward.join("\0"), forward, backward, longest }
+        })
     }
 
     fn matcher(&self, which: Match) -> &Matcher {

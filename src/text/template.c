@@ -44,6 +44,7 @@ enum status chat_template_render(const struct chat_template *c, const struct tok
         .text = (char *)r.text, .n = r.n,
         .marked = (char *)r.marked, .marked_n = r.marked_n,
         .brk = r.brk, .quote = r.quote,
+        .guarded = t != NULL,
     };
     return ST_OK;
 }

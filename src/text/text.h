@@ -146,6 +146,7 @@ struct text_rendering {
     char *marked; /* NULL when no mark was needed */
     size_t marked_n;
     uint32_t brk, quote; /* the mark code points; they occur nowhere in the request */
+    bool guarded;        /* made with a tokenizer: its control tokens are told apart, so it may be encoded */
 };
 
 /* Renders with the variables of a JSON object: `messages`, `tools`, `add_generation_prompt` and whatever else the
@@ -164,7 +165,8 @@ void text_rendering_release(struct text_rendering *r);
 #define TEXT_LIMIT_RENDERING (64u << 20)  /* bytes of one rendering */
 
 /* Encodes a rendering: the template's control tokens become ids, the client's do not. BOS is added if the model asks
- * for it and the rendering does not already begin with it. *ids as in tok_encode(). */
+ * for it and the rendering does not already begin with it. A rendering made without a tokenizer is ST_BUG. *ids as in
+ * tok_encode(). */
 MUST_CHECK enum status tok_encode_rendering(const struct tok *t, const struct text_rendering *r, tok_id **ids,
                                             size_t *count, struct err *e);
 

@@ -130,6 +130,8 @@ enum status tok_encode_rendering(const struct tok *t, const struct text_renderin
     size_t n = r->marked ? r->marked_n : r->n;
     *ids = NULL;
     *count = 0;
+    if (!r->guarded)
+        return err_set(e, ST_BUG, "messages", "a rendering made without the tokenizer cannot be encoded");
     return text_status(ffwd_tok_encode_marked(t->shim, (const uint8_t *)text, n, r->brk, r->quote, ids, count, &failure),
                        &failure, "messages", e);
 }
