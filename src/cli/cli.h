@@ -80,12 +80,12 @@ void cli_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- signals (out.c) -------------------------------------------------------------------------------------------------- */
 
-/* From now on the first SIGINT (and SIGTERM) sets a flag; the second ends the process. */
+/* From now on the first SIGINT or SIGTERM sets a flag; one that comes half a second later or more ends the process. */
 void cli_catch_signals(void);
 bool cli_interrupted(void);
 bool cli_terminated(void);    /* by SIGTERM */
 void cli_wait_signal(void);   /* returns once interrupted */
-void cli_rearm_signals(void); /* forgets the flag and catches again */
+void cli_rearm_signals(void); /* forgets the flag */
 
 /* Called by main() before anything else. */
 void cli_begin(void);

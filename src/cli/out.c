@@ -4,15 +4,19 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define SECOND_SIGNAL_NS 500000000u
+
 static double begin_seconds;
 static bool write_reported;
 static int write_errno;
 static volatile sig_atomic_t interrupted; /* the signal's number */
+static atomic_ullong interrupted_at;      /* clock_ns() */
 static sem_t signalled;                   /* posted by the handler, which may run in any thread */
 static bool progress_shown;
 
@@ -96,18 +100,26 @@ void cli_progress(const char *fmt, ...)
 
 /* --- signals --------------------------------------------------------------------------------------------------------- */
 
+/* A parent that hands a signal on to its children often sends it twice at once; that is one wish, not two. */
 static void on_signal(int sig)
 {
     int saved = errno;
-    interrupted = sig;
-    sem_post(&signalled);
+    uint64_t now = clock_ns();
+    if (!interrupted) {
+        interrupted_at = now;
+        interrupted = sig;
+        sem_post(&signalled);
+    } else if (now - interrupted_at > SECOND_SIGNAL_NS) {
+        signal(sig, SIG_DFL);
+        raise(sig);
+    }
     errno = saved;
 }
 
 void cli_catch_signals(void)
 {
-    /* No SA_RESTART: a blocking read of the terminal comes back. The handler is gone after its first call. */
-    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    /* No SA_RESTART: a blocking read comes back. */
+    struct sigaction sa = {.sa_handler = on_signal};
     sigemptyset(&sa.sa_mask);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
@@ -132,5 +144,4 @@ void cli_wait_signal(void)
 void cli_rearm_signals(void)
 {
     interrupted = 0;
-    cli_catch_signals();
 }

@@ -208,6 +208,7 @@ def test_run_ends_in_order_when_interrupted():
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(1.5)
     child.send_signal(signal.SIGINT)
+    child.send_signal(signal.SIGINT)  # as a parent does that hands it on while the terminal sends it, too
     out, err = child.communicate(timeout=30)
     assert child.returncode == 0, (child.returncode, err)
     assert json.loads(out)["finish_reason"] in ("cancelled", "stop"), out
@@ -281,6 +282,19 @@ def test_serve_until_a_signal():
         child.send_signal(sig)
         out, err = child.communicate(timeout=20)
         assert child.returncode == 0 and out == b"", (child.returncode, err)
+
+
+def test_serve_ends_at_once_at_the_second_signal():
+    child, url, _ = start_server("--port", "0")
+    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=10) as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")  # and no more
+        time.sleep(0.3)
+        child.send_signal(signal.SIGTERM)
+        time.sleep(0.8)
+        if child.poll() is None:  # still waiting for that client
+            child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=10)
+    assert child.returncode in (0, -signal.SIGTERM), child.returncode
 
 
 def test_serve_says_when_the_port_is_taken():
