@@ -112,7 +112,7 @@ $(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a:
 
 $(SHIM_LIB): $(SHIM_SRC)
 	@echo "  CARGO $@ (the first time takes minutes)"
-	@RUSTC=$(dir $(CARGO))rustc $(CARGO) build --quiet --release --locked --manifest-path shim/Cargo.toml \
+	@env -u MAKEFLAGS RUSTC=$(dir $(CARGO))rustc $(CARGO) build --quiet --release --locked --manifest-path shim/Cargo.toml \
 	   --target-dir build/shim && touch $@
 
 LINK = $(CC) $(ALLFLAGS) -Wl,--gc-sections -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
@@ -199,7 +199,7 @@ models: $(PROGRAM)
 	@$(PROGRAM) pull smollm2 >/dev/null && $(PROGRAM) pull gemma3-270m >/dev/null
 
 run: setup ## builds, fetches the model and answers PROMPT="…" (MODEL= a name or a GGUF file)
-	@$(MAKE) build && $(PROGRAM) run -m '$(MODEL)' -p '$(subst ','\'',$(PROMPT))'
+	@$(MAKE) build && $(PROGRAM) run -m '$(MODEL)' -p '$(subst ','\'',$(value PROMPT))'
 serve: setup ## the same, then serves HTTP on PORT
 	@$(MAKE) build && $(PROGRAM) serve -m '$(MODEL)' --port $(PORT)
 

@@ -41,9 +41,10 @@ check "a library call works" "$top/small"
 check "a missing model is a failure" test $? -eq 1
 check "that names the file" grep -q nothing.gguf "$top/said"
 if [ -f "${SMOLLM2:-}" ]; then
-    "$top/hello" "$SMOLLM2" "What is the capital of France?" >"$top/said" 2>&1
+    "$top/hello" "$SMOLLM2" "Why is the sky blue?" >"$top/said" 2>"$top/errors"
     check "the example answers" test $? -eq 0
-    check "with what it was asked for" grep -q Paris "$top/said"
+    "$top/bin/ffwd" run -m "$SMOLLM2" -p "Why is the sky blue?" -n 32 >"$top/ran" 2>/dev/null
+    check "with the words of ffwd run" test "$(head -n -1 "$top/said")" = "$(grep -v '^\[.* tok/s' "$top/ran")"
 else
     skipped=$((skipped + 2))
 fi
