@@ -89,11 +89,12 @@ static void print_object(const json_t *object, const char *indent)
             continue;
         }
         char *s = json_dumps(value, JSON_ENCODE_ANY);
-        if (s && json_is_string(value) && strlen(s) <= SHOWN)
-            printf("%s%s: %s\n", indent, key, json_string_value(value));
-        else if (s && json_is_string(value)) /* escaped, so that it stays one line */
+        size_t n = s ? strlen(s) : 0;
+        if (n > SHOWN)
             printf("%s%s: %.*s ...\n", indent, key, SHOWN, s);
-        else
+        else if (n && json_is_string(value) && !strchr(s, '\\'))
+            printf("%s%s: %s\n", indent, key, json_string_value(value));
+        else /* escaped, so that it stays one line and no terminal obeys it */
             printf("%s%s: %s\n", indent, key, s ? s : "");
         free(s);
     }

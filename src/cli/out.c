@@ -37,7 +37,10 @@ double cli_seconds(void)
 int cli_fail(const struct err *e)
 {
     cli_progress("%s", "");
-    fprintf(stderr, "ffwd: %s\n", e->text);
+    fputs("ffwd: ", stderr);
+    for (const char *p = e->text; *p; p++) /* it may quote a file: one line, and nothing that a terminal obeys */
+        fputc((unsigned char)*p < ' ' || *p == 127 ? ' ' : *p, stderr);
+    fputc('\n', stderr);
     return 1;
 }
 
