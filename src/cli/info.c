@@ -90,7 +90,7 @@ static void print_object(const json_t *object, const char *indent)
         }
         char *s = json_dumps(value, JSON_ENCODE_ANY);
         size_t n = s ? strlen(s) : 0;
-        if (n > SHOWN)
+        if (n > SHOWN && json_is_string(value))
             printf("%s%s: %.*s ...\n", indent, key, SHOWN, s);
         else if (n && json_is_string(value) && !strchr(s, '\\'))
             printf("%s%s: %s\n", indent, key, json_string_value(value));
