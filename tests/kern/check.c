@@ -87,7 +87,7 @@ static void run_level(struct check *all, const struct kern_ops *ops, const char 
     check_linear(&c);
     check_attn(&c);
     check_ops(&c);
-    printf("level %s: %d comparisons equal to ref, %d not\n", level, c.passed, c.failed);
+    printf("note: kernels, level %s: %d comparisons equal to ref, %d not\n", level, c.passed, c.failed);
     all->passed += c.passed;
     all->failed += c.failed;
 }
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
         if (ops)
             run_level(&all, ops, names[level]);
         else
-            printf("level %s: NOT RUN natively, this processor lacks it\n", names[level]);
+            printf("note: kernels, level %s: not run natively, this processor lacks it\n", names[level]);
         if (ops && all.bench) {
             struct check c = {.ops = ops, .level = names[level], .seed = all.seed};
             bench_all(&c);
