@@ -1,11 +1,14 @@
 /* mem: see mem.h. */
 #include "base/mem.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/cgroup.h"
 
 #define HUGE_PAGE (2u << 20)
 
@@ -47,47 +50,41 @@ size_t mem_add(size_t a, size_t b)
     return __builtin_add_overflow(a, b, &r) ? SIZE_MAX : r;
 }
 
-/* The number after `key` in a file of "key value" lines, or in a file that is one number when key is NULL. */
-static int file_number(const char *path, const char *key, uint64_t *out)
+/* The number after `key` in a file of "key value" lines. */
+static bool file_number(const char *path, const char *key, uint64_t *out)
 {
     FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
     char line[256];
-    int found = 0;
-    while (!found && fgets(line, sizeof line, f)) {
-        const char *p = line;
-        size_t n = key ? strlen(key) : 0;
-        if (key && strncmp(line, key, n) != 0)
-            continue;
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f)) {
         unsigned long long v;
-        found = sscanf(p + n, "%llu", &v) == 1;
+        found = strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &v) == 1;
         if (found)
             *out = v;
-        else if (!key)
-            break;
     }
-    fclose(f);
+    if (f)
+        fclose(f);
     return found;
 }
 
 uint64_t mem_available(void)
 {
-    uint64_t kib = 0, best = UINT64_MAX, max, now;
+    uint64_t kib, best = UINT64_MAX, limit, left;
     if (file_number("/proc/meminfo", "MemAvailable:", &kib))
         best = kib * 1024;
-    static const char *const limits[][2] = {
-        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
-    };
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        if (!file_number(limits[i][0], NULL, &max) || !file_number(limits[i][1], NULL, &now))
-            continue;
-        uint64_t left = max > now ? max - now : 0;
-        if (left < best)
-            best = left;
-    }
+    if (cgroup_memory(&limit, &left) && left < best)
+        best = left;
     return best == UINT64_MAX ? (uint64_t)1 << 30 : best;
+}
+
+uint64_t mem_total(void)
+{
+    uint64_t kib, best = UINT64_MAX, limit, left;
+    if (file_number("/proc/meminfo", "MemTotal:", &kib))
+        best = kib * 1024;
+    if (cgroup_memory(&limit, &left) && limit < best)
+        best = limit;
+    return best;
 }
 
 uint64_t mem_resident(void)

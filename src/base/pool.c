@@ -11,6 +11,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -30,8 +32,13 @@
 #define RELAX() ((void)0)
 #endif
 
+/* x86's control word: exceptions masked, round to nearest, no flush to zero, denormals kept; without its sticky flags. */
+#define FP_MODE 0x1F80u
+#define FP_MODE_BITS 0xFFC0u
+
 #define TASK_BITS 20
 #define TASK_MASK ((1ull << TASK_BITS) - 1)
+#define CPUS_MOST (1 << 16)
 #define SPIN_NS 60000 /* a little more than the longest gap between two jobs of one step */
 
 struct pool {
@@ -61,13 +68,39 @@ static void futex_wake(_Atomic uint32_t *word, int n)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
-void pool_set_fp_mode(void)
+/* Sets our floating-point mode and returns the caller's, which fp_mode_leave() brings back. */
+static uint32_t fp_mode_enter(void)
 {
 #if defined(__x86_64__)
-    _mm_setcsr(0x1F80); /* all exceptions masked, round to nearest, no flush to zero, no denormals-are-zero */
+    uint32_t saved = _mm_getcsr();
+    if ((saved & FP_MODE_BITS) != FP_MODE)
+        _mm_setcsr(FP_MODE);
+    return saved;
 #elif defined(__aarch64__)
+    uint64_t saved;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(saved));
     __asm__ volatile("msr fpcr, %0" : : "r"(0ul));
+    return (uint32_t)saved;
+#else
+    return 0;
 #endif
+}
+
+static void fp_mode_leave(uint32_t saved)
+{
+#if defined(__x86_64__)
+    if ((saved & FP_MODE_BITS) != FP_MODE)
+        _mm_setcsr(saved);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)saved));
+#else
+    (void)saved;
+#endif
+}
+
+void pool_set_fp_mode(void)
+{
+    (void)fp_mode_enter();
 }
 
 /* Runs tasks of the job that is current until it has none left. */
@@ -84,8 +117,8 @@ static void take_tasks(struct pool *p, int worker)
                                                    memory_order_relaxed))
             continue;
         fn(ctx, (uint32_t)next, worker);
-        if (atomic_fetch_add_explicit(&p->done, 1, memory_order_acq_rel) + 1 == (uint32_t)tasks
-            && atomic_load_explicit(&p->waiting, memory_order_seq_cst))
+        /* sequentially consistent on both sides: either this sees `waiting`, or the waiter sees the last task done */
+        if (atomic_fetch_add(&p->done, 1) + 1 == (uint32_t)tasks && atomic_load(&p->waiting))
             futex_wake(&p->done, 1);
     }
 }
@@ -141,15 +174,8 @@ static void await_done(struct pool *p, uint32_t tasks)
     atomic_store(&p->waiting, 0);
 }
 
-void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks)
+static void run_shared(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks)
 {
-    if (tasks > POOL_TASKS)
-        BUG("job of %u tasks", tasks);
-    if (p->size == 1 || tasks <= 1) {
-        for (uint32_t i = 0; i < tasks; i++)
-            fn(ctx, i, 0);
-        return;
-    }
     atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
@@ -160,6 +186,19 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks)
         futex_wake(&p->generation, p->size);
     take_tasks(p, 0);
     await_done(p, tasks);
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks)
+{
+    if (tasks > POOL_TASKS)
+        BUG("job of %u tasks", tasks);
+    uint32_t saved = fp_mode_enter();
+    if (p->size == 1 || tasks <= 1)
+        for (uint32_t i = 0; i < tasks; i++)
+            fn(ctx, i, 0);
+    else
+        run_shared(p, fn, ctx, tasks);
+    fp_mode_leave(saved);
 }
 
 int pool_size(const struct pool *p)
@@ -197,45 +236,29 @@ enum status pool_new(struct pool **out, int threads, struct err *e)
     memset(p, 0, sizeof *p);
     p->workers = workers;
     p->size = 1;
-    for (int i = 1; i < threads; i++) {
+    sigset_t all, before; /* a program's signal handlers are not to run on compute threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = 0;
+    for (int i = 1; i < threads && !rc; i++) {
         workers[i] = (struct pool_worker){.pool = p, .index = i};
-        int rc = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
-        if (rc) {
-            pool_free(p);
-            errno = rc;
-            return err_errno(e, ST_NO_MEMORY, "threads", "cannot start thread %d of %d", i + 1, threads);
-        }
-        p->size = i + 1;
+        rc = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+        if (!rc)
+            p->size = i + 1;
     }
-    pool_set_fp_mode();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) {
+        int started = p->size;
+        pool_free(p);
+        errno = rc;
+        return err_errno(e, ST_NO_MEMORY, "threads", "cannot start thread %d of %d", started + 1, threads);
+    }
     *out = p;
     return ST_OK;
 }
 
-/* CPU quota of this process's cgroup, rounded up to whole processors; 0 = none. */
-static int cgroup_quota(void)
-{
-    long long quota = -1, period = 0;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f) {
-        if (fscanf(f, "%lld %lld", &quota, &period) != 2)
-            quota = -1;
-        fclose(f);
-    } else if ((f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re"))) {
-        if (fscanf(f, "%lld", &quota) != 1)
-            quota = -1;
-        fclose(f);
-        f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
-        if (!f || fscanf(f, "%lld", &period) != 1)
-            quota = -1;
-        if (f)
-            fclose(f);
-    }
-    return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
-}
-
 /* True when `cpu` is the first of its siblings that this process may use: one thread a physical core. */
-static int first_of_core(int cpu, const cpu_set_t *allowed)
+static int first_of_core(int cpu, const cpu_set_t *allowed, size_t size)
 {
     char path[96], text[256] = "";
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
@@ -254,8 +277,8 @@ static int first_of_core(int cpu, const cpu_set_t *allowed)
             return 1;
         if (*end == '-')
             b = strtol(end + 1, &end, 10);
-        for (long c = a; c <= b && c < CPU_SETSIZE; c++)
-            if (CPU_ISSET((size_t)c, allowed))
+        for (long c = a; c <= b && c < CPUS_MOST; c++)
+            if (CPU_ISSET_S((size_t)c, size, allowed))
                 return c == cpu;
         if (*end != ',')
             return 1;
@@ -263,16 +286,28 @@ static int first_of_core(int cpu, const cpu_set_t *allowed)
     }
 }
 
+/* The kernel refuses a set smaller than its own, so the set grows until it is taken. */
+static int allowed_cores(void)
+{
+    int cores = 0;
+    for (int cpus = 1024; cpus <= CPUS_MOST && !cores; cpus *= 2) {
+        cpu_set_t *allowed = CPU_ALLOC((size_t)cpus);
+        size_t size = CPU_ALLOC_SIZE((size_t)cpus);
+        if (!allowed)
+            return 1;
+        CPU_ZERO_S(size, allowed);
+        if (sched_getaffinity(0, size, allowed) == 0)
+            for (int cpu = 0; cpu < cpus; cpu++)
+                cores += CPU_ISSET_S((size_t)cpu, size, allowed) && first_of_core(cpu, allowed, size);
+        CPU_FREE(allowed);
+    }
+    return cores ? cores : 1;
+}
+
 int pool_default_threads(void)
 {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return 1;
-    int cores = 0, quota = cgroup_quota();
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        cores += CPU_ISSET((size_t)cpu, &allowed) && first_of_core(cpu, &allowed);
+    int cores = allowed_cores(), quota = cgroup_cpus();
     if (quota && quota < cores)
         cores = quota;
-    return cores < 1 ? 1 : cores > LIMIT_THREADS ? LIMIT_THREADS : cores;
+    return cores > LIMIT_THREADS ? LIMIT_THREADS : cores;
 }

@@ -3,8 +3,8 @@
  *
  * The caller of pool_run() is worker 0 and takes part. Tasks are handed out in ascending order from one atomic counter,
  * so a slow core takes fewer. A job ends when its last task has ended; a worker that slept through a job is not waited
- * for. Workers spin for a short while between jobs and then sleep. Every worker runs with round-to-nearest and without
- * flushing denormals, whatever the program that embeds us has set.
+ * for. Workers spin for a short while between jobs and then sleep. Tasks run with round-to-nearest and without flushing
+ * denormals, also on the caller's thread, whose own mode comes back when pool_run() returns.
  *
  * Invariant: nothing a task computes may depend on which worker runs it. `worker` only picks scratch memory.
  */
@@ -32,7 +32,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks);
 /* The least of: processors this process may use, its cgroup's CPU quota, physical cores. At least 1. */
 int pool_default_threads(void);
 
-/* Sets the calling thread's floating-point mode as the workers have it. */
+/* Sets the calling thread's floating-point mode as tasks have it, for arithmetic outside of jobs. */
 void pool_set_fp_mode(void);
 
 #endif

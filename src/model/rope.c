@@ -12,31 +12,7 @@
 
 #include "model/net.h"
 
-#define LN2 0.69314718055994530942
 #define PI 3.14159265358979323846
-
-/* ln x = e ln 2 + 2 atanh((m - 1) / (m + 1)), m in [sqrt(1/2), sqrt(2)) */
-static double own_log(double x)
-{
-    int e;
-    double m = frexp(x, &e);
-    if (m < 0.70710678118654752440) {
-        m *= 2;
-        e--;
-    }
-    double s = (m - 1) / (m + 1), s2 = s * s, sum = 0;
-    for (int k = 39; k >= 1; k -= 2)
-        sum = sum * s2 + 1.0 / k;
-    return (double)e * LN2 + 2 * s * sum;
-}
-
-static double own_exp(double x)
-{
-    double n = floor(x / LN2 + 0.5), r = x - n * LN2, sum = 1;
-    for (int k = 20; k >= 1; k--)
-        sum = 1 + sum * r / k;
-    return ldexp(sum, (int)n);
-}
 
 struct scaling {
     enum { SCALE_NONE, SCALE_LINEAR, SCALE_YARN } kind;
@@ -92,7 +68,7 @@ static enum status load_scaling(const struct model *m, const struct weights *w, 
 /* The pair that turns `turns` times over the original context. */
 static double yarn_pair(double turns, double base, double original, double dims)
 {
-    return dims * own_log(original / (turns * 2 * PI)) / (2 * own_log(base));
+    return dims * math_log(original / (turns * 2 * PI)) / (2 * math_log(base));
 }
 
 static enum status fill(struct model *m, struct rope *r, uint32_t pairs, double base, const struct scaling *s,
@@ -109,10 +85,10 @@ static enum status fill(struct model *m, struct rope *r, uint32_t pairs, double 
         high = fmin(ceil(yarn_pair(s->beta_slow, base, s->original, dims)), dims - 1);
         if (high <= low)
             high = low + 0.001;
-        r->mscale = (float)(s->attn_factor * (s->factor > 1 ? 0.1 * own_log(s->factor) + 1 : 1));
+        r->mscale = (float)(s->attn_factor * (s->factor > 1 ? 0.1 * math_log(s->factor) + 1 : 1));
     }
     for (uint32_t i = 0; i < pairs; i++) {
-        double f = own_exp(-2.0 * i / dims * own_log(base));
+        double f = math_exp(-2.0 * i / dims * math_log(base));
         if (factors)
             f /= (double)factors[i];
         if (s->kind == SCALE_LINEAR)
