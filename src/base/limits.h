@@ -16,6 +16,8 @@
 #define LIMIT_HEAD_DIM 512u                   /* channels of one head */
 #define LIMIT_WIDTH (1u << 20)                /* outputs or inputs of one linear layer other than the vocabulary */
 #define LIMIT_VOCAB (4u << 20)                /* token ids */
+#define LIMIT_NAME 200u                       /* bytes of a model's own name that are shown */
+#define LIMIT_MODEL_ARENA ((size_t)1 << 30)   /* norms, biases and names of a model */
 #define LIMIT_CONTEXT (16u << 20)             /* positions of one sequence */
 
 /* the machine */
@@ -27,11 +29,13 @@
 #define LIMIT_MESSAGES 16384u                 /* messages of one conversation */
 #define LIMIT_STOPS 16u                       /* stop strings of one request */
 #define LIMIT_STOP_BYTES 256u                 /* bytes of one stop string */
+#define LIMIT_ROW_ARENA (64u << 10)           /* bytes of one request's arena: its stop strings */
+#define LIMIT_LOGPROBS 20u                    /* alternatives reported for one token */
 #define LIMIT_ROWS 64u                        /* requests that run at the same time */
 #define LIMIT_QUEUE 256u                      /* requests that wait */
 #define LIMIT_SPAN 512u                       /* tokens one row may feed in one step */
 #define LIMIT_STEP 2048u                      /* tokens of all rows in one step */
-#define LIMIT_EVENTS 1024u                    /* unread events of one request; a full ring makes the row wait */
+#define LIMIT_EVENTS 64u                      /* unread events of one request; a full ring makes the row wait. A power of two */
 #define LIMIT_EVENT_BYTES 512u                /* text bytes carried by one event */
 #define LIMIT_CONNECTIONS 256u                /* open HTTP connections */
 
