@@ -1,5 +1,4 @@
 /* cpu: which level this processor can run, and which one is used. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +10,12 @@
 #endif
 
 static const char *const level_names[KERN_LEVELS] = {"ref", "avx2", "avx512"};
-static char why[160] = "no level was chosen yet";
 
 #if defined(__x86_64__)
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")
+           && __builtin_cpu_supports("bmi2");
 }
 
 static bool has_avx512(void)
@@ -39,34 +38,54 @@ const struct kern_ops *kern_level_ops(enum kern_level level)
     }
 }
 
+/* The level FFWD_CPU names; KERN_LEVELS when it names none that is known; -1 when it is not set. */
+static int forced_level(const char **name)
+{
+    const char *want = *name = getenv("FFWD_CPU");
+    if (!want || !*want)
+        return -1;
+    int level = 0;
+    while (level < KERN_LEVELS && strcmp(want, level_names[level]) != 0)
+        level++;
+    return level;
+}
+
+static int best_level(void)
+{
+    int level = KERN_LEVELS - 1;
+    while (!kern_level_ops((enum kern_level)level))
+        level--;
+    return level;
+}
+
 enum status kern_choose(const struct kern_ops **out, struct err *e)
 {
-    const char *want = getenv("FFWD_CPU");
+    const char *want;
+    int level = forced_level(&want);
     *out = NULL;
-    for (int level = KERN_LEVELS - 1; level >= 0; level--) {
-        const struct kern_ops *ops = kern_level_ops((enum kern_level)level);
-        if (want && *want) {
-            if (strcmp(want, level_names[level]) != 0)
-                continue;
-            if (!ops)
-                return err_set(e, ST_UNSUPPORTED, "FFWD_CPU", "FFWD_CPU asks for %s, which this processor lacks", want);
-            snprintf(why, sizeof why, "%s, because FFWD_CPU says so", level_names[level]);
-        } else if (!ops) {
-            continue;
-        } else if (level == KERN_AVX512) {
-            snprintf(why, sizeof why, "avx512, because the processor has AVX-512 F, BW, VL, DQ and VNNI");
-        } else if (level == KERN_AVX2) {
-            snprintf(why, sizeof why, "avx2, because the processor has AVX2, FMA and F16C but not AVX-512 with VNNI");
-        } else {
-            snprintf(why, sizeof why, "ref (plain C, slow), because the processor lacks AVX2, FMA or F16C");
-        }
-        *out = ops;
-        return ST_OK;
-    }
-    return err_set(e, ST_UNSUPPORTED, "FFWD_CPU", "FFWD_CPU must be ref, avx2 or avx512, not \"%.40s\"", want ? want : "");
+    if (level == KERN_LEVELS)
+        return err_set(e, ST_UNSUPPORTED, "FFWD_CPU", "FFWD_CPU must be ref, avx2 or avx512, not \"%.40s\"", want);
+    *out = kern_level_ops((enum kern_level)(level < 0 ? best_level() : level));
+    if (!*out)
+        return err_set(e, ST_UNSUPPORTED, "FFWD_CPU", "FFWD_CPU asks for %s, which this processor lacks", want);
+    return ST_OK;
 }
 
 const char *kern_why(void)
 {
-    return why;
+    static const char *const by_choice[KERN_LEVELS] = {
+        "ref, because FFWD_CPU says so",
+        "avx2, because FFWD_CPU says so",
+        "avx512, because FFWD_CPU says so",
+    };
+    static const char *const by_processor[KERN_LEVELS] = {
+        "ref (plain C, slow), because the processor lacks AVX2, FMA, F16C or BMI2",
+        "avx2, because the processor has AVX2, FMA, F16C and BMI2, but not AVX-512 with VNNI",
+        "avx512, because the processor has AVX-512 F, BW, VL, DQ and VNNI",
+    };
+    const char *want;
+    int level = forced_level(&want);
+    if (level == KERN_LEVELS)
+        return "none, because FFWD_CPU names no level";
+    return level < 0 ? by_processor[best_level()] : by_choice[level];
 }

@@ -157,7 +157,7 @@ struct kern_ops {
     /* y = x × (1 / sqrt(mean(x²) + eps)) × w, over n values. x == y is allowed. */
     void (*rms_norm)(const float *x, const float *w, uint32_t n, float eps, float *y);
 
-    /* y[i] = act(gate[i]) × up[i]. */
+    /* y[i] = act(gate[i]) × up[i]. gate == y is allowed. */
     void (*glu)(enum kern_glu kind, const float *gate, const float *up, uint32_t n, float *y);
 
     /* x[i] += y[i], and x[i] = softcap × tanh(x[i] / softcap). */

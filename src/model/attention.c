@@ -12,6 +12,7 @@
 
 #define TILE_TOKENS 16u /* queries of a tile, fewer where many heads share a KV head */
 #define SPLIT_SPAN 4u   /* spans up to this length are split */
+#define SPLIT_TASKS 65536u /* with this many tasks nobody is idle anyway, and a pool takes no more than POOL_TASKS */
 
 static uint32_t group_heads(const struct model *m)
 {
@@ -57,7 +58,8 @@ static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t
     uint32_t workers = (uint32_t)pool_size(r->pool), parts = (uint32_t)(part1 - part0), step = parts;
     float *acc = NULL;
     size_t part_floats = (size_t)n * group_heads(m) * acc_floats(m), head_stride = parts * part_floats;
-    if (split && parts > 1 && workers > 1 && p->split_tokens + n <= SPLIT_TOKENS) {
+    if (split && parts > 1 && workers > 1 && p->split_tokens + n <= SPLIT_TOKENS
+        && p->plan->n_tasks + (uint64_t)m->info.kv_heads * 2 * workers <= SPLIT_TASKS) {
         step = (parts + 2 * workers - 1) / (2 * workers);
         acc = r->split_acc + p->acc_used;
         p->acc_used += head_stride * m->info.kv_heads;

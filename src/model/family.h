@@ -21,6 +21,7 @@ struct family {
     bool embed_scaled;         /* embeddings are multiplied by sqrt(width) */
     enum kern_glu glu;
     uint32_t window_period;    /* with a window: layer i is full when i % period == period - 1; 0 = no windows */
+    uint32_t scale_by_width;   /* with this many layers, scores are scaled by 1 / sqrt(width / heads), not by head size */
     float rope_base_local;     /* rotation base of sliding layers; they are never scaled. 0 = as full layers */
 };
 

@@ -13,7 +13,8 @@
 
 #include "model/net.h"
 
-#define ARENA_LIMIT ((size_t)1 << 30) /* norms and biases of the largest models are far below */
+#define SOFTCAP_MOST 1e6f
+#define KEY_CAP 96 /* "<architecture>.<name>" */
 
 struct loader {
     struct model *m;
@@ -27,22 +28,66 @@ struct loader {
 
 /* --- metadata -------------------------------------------------------------------------------------------------------- */
 
-static bool meta_u32(struct loader *l, const char *name, uint32_t *out)
+static const char *key_of(struct loader *l, const char *name, char *buf, size_t cap)
 {
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", l->m->family->arch, name);
-    return weights_u32(l->w, key, out);
+    snprintf(buf, cap, "%s.%s", l->m->family->arch, name);
+    return buf;
+}
+
+/* A key that may be absent, but not of another type or out of range: *out is left alone when it is absent. */
+static enum status may_u32(struct loader *l, const char *name, uint32_t lo, uint32_t hi, uint32_t *out)
+{
+    char key[KEY_CAP];
+    uint32_t v;
+    if (!weights_has(l->w, key_of(l, name, key, sizeof key)))
+        return ST_OK;
+    if (!weights_u32(l->w, key, &v))
+        return err_set(l->e, ST_MODEL, key, "%s: %s is not a whole number that fits 32 bits", weights_shown(l->w), key);
+    if (v < lo || v > hi)
+        return err_set(l->e, ST_MODEL, key, "%s: %s is %u, expected %u to %u", weights_shown(l->w), key, v, lo, hi);
+    *out = v;
+    return ST_OK;
 }
 
 static enum status need_u32(struct loader *l, const char *name, uint32_t lo, uint32_t hi, uint32_t *out)
 {
-    if (!meta_u32(l, name, out))
-        return err_set(l->e, ST_MODEL, name, "%s: metadata key %s.%s is missing", weights_path(l->w),
-                       l->m->family->arch, name);
-    if (*out < lo || *out > hi)
-        return err_set(l->e, ST_MODEL, name, "%s: %s.%s is %u, expected %u to %u", weights_path(l->w),
-                       l->m->family->arch, name, *out, lo, hi);
+    char key[KEY_CAP];
+    if (!weights_has(l->w, key_of(l, name, key, sizeof key)))
+        return err_set(l->e, ST_MODEL, key, "%s: metadata key %s is missing", weights_shown(l->w), key);
+    return may_u32(l, name, lo, hi, out);
+}
+
+static enum status may_f32(struct loader *l, const char *name, float lo, float hi, float *out)
+{
+    char key[KEY_CAP];
+    return model_may_f32(l->w, key_of(l, name, key, sizeof key), lo, hi, out, l->e);
+}
+
+enum status model_may_f32(const struct weights *w, const char *key, float lo, float hi, float *out, struct err *e)
+{
+    float v;
+    uint32_t whole;
+    if (!weights_has(w, key))
+        return ST_OK;
+    if (!weights_f32(w, key, &v)) {
+        if (!weights_u32(w, key, &whole))
+            return err_set(e, ST_MODEL, key, "%s: %s is not a number", weights_shown(w), key);
+        v = (float)whole;
+    }
+    if (!(v >= lo && v <= hi))
+        return err_set(e, ST_MODEL, key, "%s: %s is %g, expected %g to %g", weights_shown(w), key, (double)v, (double)lo,
+                       (double)hi);
+    *out = v;
     return ST_OK;
+}
+
+const char *model_plain(struct weights_str s, char *buf, size_t cap)
+{
+    size_t n = s.n < cap - 1 ? s.n : cap - 1;
+    for (size_t i = 0; i < n; i++)
+        buf[i] = s.s[i] >= ' ' && s.s[i] <= '~' ? s.s[i] : '?';
+    buf[n] = 0;
+    return buf;
 }
 
 static enum status find_family(struct loader *l)
@@ -50,12 +95,13 @@ static enum status find_family(struct loader *l)
     struct weights_str arch;
     if (!weights_string(l->w, "general.architecture", &arch))
         return err_set(l->e, ST_MODEL, "general.architecture", "%s: metadata key general.architecture is missing",
-                       weights_path(l->w));
+                       weights_shown(l->w));
     l->m->family = family_find(arch.s, arch.n);
+    char shown[41];
     if (!l->m->family)
         return err_set(l->e, ST_UNSUPPORTED, "general.architecture",
-                       "%.100s: architecture \"%.*s\" is not supported, expected one of %s", weights_path(l->w),
-                       (int)(arch.n < 40 ? arch.n : 40), arch.s, family_names());
+                       "%s: architecture \"%s\" is not supported, expected one of %s", weights_shown(l->w),
+                       model_plain(arch, shown, sizeof shown), family_names());
     l->m->info.architecture = l->m->family->arch;
     return ST_OK;
 }
@@ -66,54 +112,48 @@ static enum status load_heads(struct loader *l, uint32_t *rotated)
     uint32_t value_dim, key_dim;
     TRY(need_u32(l, "attention.head_count", 1, LIMIT_HEADS, &in->heads));
     in->kv_heads = in->heads;
-    char key[96];
-    snprintf(key, sizeof key, "%s.attention.head_count_kv", l->m->family->arch);
-    if (weights_has(l->w, key))
-        TRY(need_u32(l, "attention.head_count_kv", 1, in->heads, &in->kv_heads));
+    TRY(may_u32(l, "attention.head_count_kv", 1, in->heads, &in->kv_heads));
     if (in->heads % in->kv_heads)
         return err_set(l->e, ST_MODEL, "attention.head_count_kv", "%s: %u heads do not share %u KV heads evenly",
-                       weights_path(l->w), in->heads, in->kv_heads);
+                       weights_shown(l->w), in->heads, in->kv_heads);
     if (in->heads / in->kv_heads > KERN_ATTN_VECTORS)
         return err_set(l->e, ST_UNSUPPORTED, "attention.head_count", "%s: %u heads share a KV head, at most %u can",
-                       weights_path(l->w), in->heads / in->kv_heads, KERN_ATTN_VECTORS);
+                       weights_shown(l->w), in->heads / in->kv_heads, KERN_ATTN_VECTORS);
     key_dim = in->width / in->heads;
-    meta_u32(l, "attention.key_length", &key_dim);
+    TRY(may_u32(l, "attention.key_length", 1, LIMIT_HEAD_DIM, &key_dim));
     value_dim = key_dim;
-    meta_u32(l, "attention.value_length", &value_dim);
+    TRY(may_u32(l, "attention.value_length", 1, LIMIT_HEAD_DIM, &value_dim));
     if (key_dim != value_dim || key_dim % 16 || !key_dim || key_dim > LIMIT_HEAD_DIM)
         return err_set(l->e, ST_UNSUPPORTED, "attention.key_length",
                        "%s: heads of %u keys and %u values, expected equal multiples of 16 up to %u",
-                       weights_path(l->w), key_dim, value_dim, LIMIT_HEAD_DIM);
+                       weights_shown(l->w), key_dim, value_dim, LIMIT_HEAD_DIM);
     in->head_dim = key_dim;
     *rotated = key_dim;
-    meta_u32(l, "rope.dimension_count", rotated);
-    if (*rotated < 2 || *rotated % 2 || *rotated > key_dim)
-        return err_set(l->e, ST_MODEL, "rope.dimension_count", "%s: %u rotated channels of %u", weights_path(l->w),
-                       *rotated, key_dim);
+    TRY(may_u32(l, "rope.dimension_count", 2, key_dim, rotated));
+    if (*rotated % 2)
+        return err_set(l->e, ST_MODEL, "rope.dimension_count", "%s: %u rotated channels, expected an even number",
+                       weights_shown(l->w), *rotated);
     return ST_OK;
 }
 
 static enum status load_scalars(struct loader *l)
 {
     struct model *m = l->m;
-    char key[96];
+    const struct model_info *in = &m->info;
+    char key[KEY_CAP];
     uint32_t experts = 0;
-    if (meta_u32(l, "expert_count", &experts) && experts)
+    TRY(may_u32(l, "expert_count", 0, UINT32_MAX, &experts));
+    if (experts)
         return err_set(l->e, ST_UNSUPPORTED, "expert_count", "%s: mixtures of experts are not supported yet",
-                       weights_path(l->w));
-    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->family->arch);
-    if (!weights_f32(l->w, key, &m->eps) || !(m->eps >= 0 && m->eps < 1))
-        return err_set(l->e, ST_MODEL, key, "%s: metadata key %s is missing or out of range", weights_path(l->w), key);
-    m->attn_scale = (float)(1.0 / sqrt((double)m->info.head_dim));
-    m->embed_scale = m->family->embed_scaled ? (float)sqrt((double)m->info.width) : 1;
-    if (m->family == &family_gemma3 && m->info.layers == 62) /* 27B alone: 1 / sqrt(width / heads) */
-        m->attn_scale = (float)(1.0 / sqrt((double)m->info.width / m->info.heads));
-    snprintf(key, sizeof key, "%s.attn_logit_softcapping", m->family->arch);
-    weights_f32(l->w, key, &m->attn_softcap);
-    snprintf(key, sizeof key, "%s.final_logit_softcapping", m->family->arch);
-    weights_f32(l->w, key, &m->final_softcap);
-    if (!(m->attn_softcap >= 0 && m->final_softcap >= 0))
-        return err_set(l->e, ST_MODEL, key, "%s: softcapping must not be negative", weights_path(l->w));
+                       weights_shown(l->w));
+    if (!weights_has(l->w, key_of(l, "attention.layer_norm_rms_epsilon", key, sizeof key)))
+        return err_set(l->e, ST_MODEL, key, "%s: metadata key %s is missing", weights_shown(l->w), key);
+    TRY(may_f32(l, "attention.layer_norm_rms_epsilon", 0, 1, &m->eps));
+    TRY(may_f32(l, "attn_logit_softcapping", 0, SOFTCAP_MOST, &m->attn_softcap));
+    TRY(may_f32(l, "final_logit_softcapping", 0, SOFTCAP_MOST, &m->final_softcap));
+    bool by_width = in->layers == m->family->scale_by_width;
+    m->attn_scale = (float)(1.0 / sqrt(by_width ? (double)in->width / in->heads : (double)in->head_dim));
+    m->embed_scale = m->family->embed_scaled ? (float)sqrt((double)in->width) : 1;
     return ST_OK;
 }
 
@@ -125,9 +165,7 @@ static enum status load_groups(struct loader *l)
     uint32_t period = m->family->window_period;
     if (period) {
         TRY(need_u32(l, "attention.sliding_window", 1, LIMIT_CONTEXT, &in->window));
-        meta_u32(l, "attention.sliding_window_pattern", &period);
-        if (period < 1 || period > in->layers + 1 || period > 1000)
-            period = m->family->window_period;
+        TRY(may_u32(l, "attention.sliding_window_pattern", 1, LIMIT_LAYERS, &period));
     }
     m->layers = arena_try(&m->arena, in->layers * sizeof *m->layers);
     if (!m->layers)
@@ -176,11 +214,11 @@ static enum status need(struct loader *l, const char *name, uint64_t cols, uint6
 {
     const struct tensor *t = *out = take(l, name);
     if (!t)
-        return err_set(l->e, ST_MODEL, name, "%.120s: tensor %s is missing", weights_path(l->w), name);
+        return err_set(l->e, ST_MODEL, name, "%s: tensor %s is missing", weights_shown(l->w), name);
     if (t->dim[0] != cols || t->dim[1] != rows || t->dim[2] != 1 || t->dim[3] != 1)
         return err_set(l->e, ST_MODEL, name,
-                       "%.100s: tensor %s is %" PRIu64 " × %" PRIu64 ", expected %" PRIu64 " × %" PRIu64,
-                       weights_path(l->w), name, t->dim[0], t->dim[1], cols, rows);
+                       "%s: tensor %s is %" PRIu64 " × %" PRIu64 ", expected %" PRIu64 " × %" PRIu64,
+                       weights_shown(l->w), name, t->dim[0], t->dim[1], cols, rows);
     return ST_OK;
 }
 
@@ -200,8 +238,13 @@ static enum status matrix(struct loader *l, const char *name, uint64_t cols, uin
 {
     const struct tensor *t;
     TRY(need(l, name, cols, rows, &t));
+    if (t->dims < 2) /* reserve_panels() did not count it */
+        return err_set(l->e, ST_MODEL, name, "%s: tensor %s is a vector, expected a matrix", weights_shown(l->w), name);
+    size_t bytes = mem_round(kern_mat_bytes(t->type, (uint32_t)rows, (uint32_t)cols), 64);
+    if (bytes > l->m->panels_bytes - l->fill)
+        BUG("tensor %s was not counted", name);
     weights_pack(l->w, t, l->o->pool, l->m->panels + l->fill, out);
-    l->fill += mem_round(kern_mat_bytes(t->type, (uint32_t)rows, (uint32_t)cols), 64);
+    l->fill += bytes;
     l->done += t->bytes;
     if (l->o->progress)
         l->o->progress(l->o->progress_ctx, l->done, l->total);
@@ -258,15 +301,33 @@ static enum status reserve_panels(struct loader *l)
         if (t->dims < 2)
             continue;
         if (t->dim[0] > LIMIT_WIDTH || t->dim[1] > LIMIT_VOCAB || t->dim[2] != 1 || t->dim[3] != 1)
-            return err_set(l->e, ST_UNSUPPORTED, t->name, "%.100s: tensor %.64s is too large or has too many axes",
-                           weights_path(l->w), t->name);
+            return err_set(l->e, ST_UNSUPPORTED, t->name, "%s: tensor %.64s is too large or has too many axes",
+                           weights_shown(l->w), t->name);
         sum = mem_add(sum, mem_add(kern_mat_bytes(t->type, (uint32_t)t->dim[1], (uint32_t)t->dim[0]), 64));
         l->total += t->bytes;
     }
+    if (sum > mem_total())
+        return err_set(l->e, ST_NO_MEMORY, "", "%s: %zu MB of weights do not fit this machine's %zu MB of memory",
+                       weights_shown(l->w), sum >> 20, (size_t)(mem_total() >> 20));
     l->m->panels = mem_map(sum);
     l->m->panels_bytes = sum;
     if (!l->m->panels)
-        return err_set(l->e, ST_NO_MEMORY, "", "%.100s: no memory for %zu MB of weights", weights_path(l->w), sum >> 20);
+        return err_set(l->e, ST_NO_MEMORY, "", "%s: no memory for %zu MB of weights", weights_shown(l->w), sum >> 20);
+    return ST_OK;
+}
+
+/* The vocabulary is as long as its embedding. */
+static enum status load_vocab(struct loader *l)
+{
+    const struct tensor *t = weights_find(l->w, "token_embd.weight");
+    if (!t)
+        return err_set(l->e, ST_MODEL, "token_embd.weight",
+                       "%s: tensor token_embd.weight is missing: is this a file with a vocabulary only?",
+                       weights_shown(l->w));
+    if (t->dim[1] > LIMIT_VOCAB)
+        return err_set(l->e, ST_MODEL, "token_embd.weight", "%s: %" PRIu64 " token embeddings, at most %u are possible",
+                       weights_shown(l->w), t->dim[1], LIMIT_VOCAB);
+    l->m->info.vocab = (uint32_t)t->dim[1];
     return ST_OK;
 }
 
@@ -274,18 +335,13 @@ static enum status load_tensors(struct loader *l, uint32_t rotated)
 {
     struct model *m = l->m;
     struct model_info *in = &m->info;
-    const struct tensor *t = weights_find(l->w, "token_embd.weight");
-    if (!t || t->dim[1] > LIMIT_VOCAB)
-        return err_set(l->e, ST_MODEL, "token_embd.weight", "%.100s: tensor token_embd.weight is missing or too large",
-                       weights_path(l->w));
-    in->vocab = (uint32_t)t->dim[1];
     const float *factors = NULL;
     if (weights_find(l->w, "rope_freqs.weight"))
         TRY(vector(l, "rope_freqs.weight", rotated / 2, &factors));
     for (uint32_t i = 0; factors && i < rotated / 2; i++)
         if (!(factors[i] > 0 && factors[i] < 1e9f))
-            return err_set(l->e, ST_MODEL, "rope_freqs.weight", "%.100s: rope_freqs.weight has values out of range",
-                           weights_path(l->w));
+            return err_set(l->e, ST_MODEL, "rope_freqs.weight", "%s: rope_freqs.weight has values out of range",
+                           weights_shown(l->w));
     TRY(rope_load(m, l->w, rotated / 2, factors, l->e));
     TRY(vector(l, "output_norm.weight", in->width, &m->final_norm));
     for (uint32_t i = 0; i < in->layers; i++)
@@ -297,7 +353,7 @@ static enum status load_tensors(struct loader *l, uint32_t rotated)
     for (size_t i = 0; i < weights_count(l->w); i++)
         if (!l->used[i])
             return err_set(l->e, ST_UNSUPPORTED, weights_at(l->w, i)->name,
-                           "%.100s: tensor %.64s belongs to a variant of %s that is not supported", weights_path(l->w),
+                           "%s: tensor %.64s belongs to a variant of %s that is not supported", weights_shown(l->w),
                            weights_at(l->w, i)->name, m->family->arch);
     return ST_OK;
 }
@@ -341,13 +397,15 @@ static enum status describe(struct loader *l)
         if (count[t])
             buf_addf(&b, "%s%u %s", b.len ? ", " : "", count[t], kern_type_info((enum kern_type)t)->name);
     struct weights_str name;
-    const char *path = weights_path(l->w), *slash = strrchr(path, '/');
-    if (!weights_string(l->w, "general.name", &name) || !name.n || name.n > 200) {
+    const char *path = weights_shown(l->w), *slash = strrchr(path, '/');
+    if (!weights_string(l->w, "general.name", &name) || !name.n) {
         name.s = slash ? slash + 1 : path;
         name.n = strlen(name.s);
     }
+    char plain[LIMIT_NAME + 1];
+    model_plain(name, plain, sizeof plain);
     in->types = b.failed || !b.data ? NULL : arena_copy(&l->m->arena, b.data, b.len);
-    in->name = arena_copy(&l->m->arena, name.s, name.n);
+    in->name = arena_copy(&l->m->arena, plain, strlen(plain));
     buf_release(&b);
     count_work(l->m);
     return in->types && in->name ? ST_OK : err_set(l->e, ST_NO_MEMORY, "", "no memory to describe the model");
@@ -364,9 +422,9 @@ enum status model_new(struct model **out, struct weights *w, const struct model_
         st = err_set(e, ST_NO_MEMORY, "", "no memory for a model");
         goto done;
     }
-    arena_init(&m->arena, ARENA_LIMIT);
+    arena_init(&m->arena, LIMIT_MODEL_ARENA);
     m->ops = o->ops;
-    if ((st = load_config(&l, &rotated)) == ST_OK && (st = reserve_panels(&l)) == ST_OK
+    if ((st = load_config(&l, &rotated)) == ST_OK && (st = load_vocab(&l)) == ST_OK && (st = reserve_panels(&l)) == ST_OK
         && (st = load_tensors(&l, rotated)) == ST_OK)
         st = describe(&l);
 done:

@@ -62,14 +62,13 @@ struct model_span {
     uint32_t n;
 };
 
-/* Scratch for steps of up to `tokens` tokens and `heads` logits rows; `context` bounds a sequence. */
+/* Scratch for steps of up to `tokens` tokens; `context` bounds a sequence. The pool runs the steps and outlives it. */
 MUST_CHECK enum status model_run_new(struct model_run **out, const struct model *m, struct pool *pool, uint32_t tokens,
                                      uint32_t context, struct err *e);
 void model_run_free(struct model_run *r);
-size_t model_run_bytes(const struct model_run *r); /* reserved, touched on first use */
 
-/* Feeds all spans: at most `tokens` ids in all, every id < vocab. Afterwards the run holds one hidden state per fed id, in span order.
- * Cannot fail: non-finite values stay within their row and show in its logits. */
+/* Feeds all spans: at most `tokens` ids in all, every id < vocab. Afterwards the run holds one hidden state per fed id, in
+ * span order. Cannot fail: non-finite values stay within their row and show in its logits. */
 void model_forward(struct model_run *r, const struct model_span *spans, uint32_t n_spans);
 
 /* Logits of n of the last forward's ids: `at` indexes them in feeding order (span after span). out is [n][vocab] f32. */

@@ -38,6 +38,13 @@ struct model {
     struct rope rope_full, rope_local;
 };
 
+/* An optional number: left alone when absent, ST_MODEL when it is no number or outside [lo, hi]. load.c */
+MUST_CHECK enum status model_may_f32(const struct weights *w, const char *key, float lo, float hi, float *out,
+                                     struct err *e);
+
+/* Bytes of a file as text that is safe to print anywhere: what is not printable ASCII becomes '?'. Returns buf. load.c */
+const char *model_plain(struct weights_str s, char *buf, size_t cap);
+
 /* Fills m->rope_full and m->rope_local from the metadata. rope.c */
 MUST_CHECK enum status rope_load(struct model *m, const struct weights *w, uint32_t pairs, const float *factors,
                                  struct err *e);

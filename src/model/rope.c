@@ -19,50 +19,57 @@ struct scaling {
     double factor, original, attn_factor, beta_fast, beta_slow;
 };
 
-static void key_of(const struct model *m, const char *name, char *out, size_t cap)
-{
-    snprintf(out, cap, "%s.%s", m->family->arch, name);
-}
-
-static double meta_double(const struct model *m, const struct weights *w, const char *name, double otherwise)
+/* An optional number between 1e-6 and 1e12: rotations outside make no sense. */
+static enum status meta_double(const struct model *m, const struct weights *w, const char *name, double *out,
+                               struct err *e)
 {
     char key[96];
-    float f;
-    key_of(m, name, key, sizeof key);
-    return weights_f32(w, key, &f) ? (double)f : otherwise;
+    float f = (float)*out;
+    snprintf(key, sizeof key, "%s.%s", m->family->arch, name);
+    TRY(model_may_f32(w, key, 1e-6f, 1e12f, &f, e));
+    if (weights_has(w, key))
+        *out = (double)f;
+    return ST_OK;
+}
+
+static enum status load_kind(const struct model *m, const struct weights *w, struct scaling *s, struct err *e)
+{
+    char key[96], shown[41];
+    struct weights_str kind;
+    snprintf(key, sizeof key, "%s.rope.scaling.type", m->family->arch);
+    s->kind = s->factor == 1 ? SCALE_NONE : SCALE_LINEAR;
+    if (!weights_has(w, key))
+        return ST_OK;
+    if (!weights_string(w, key, &kind))
+        return err_set(e, ST_MODEL, key, "%s: %s is not a string", weights_shown(w), key);
+    model_plain(kind, shown, sizeof shown);
+    if (!strcmp(shown, "none"))
+        s->kind = SCALE_NONE;
+    else if (!strcmp(shown, "linear"))
+        s->kind = SCALE_LINEAR;
+    else if (!strcmp(shown, "yarn"))
+        s->kind = SCALE_YARN;
+    else
+        return err_set(e, ST_UNSUPPORTED, key, "%s: %s is \"%s\", expected none, linear or yarn", weights_shown(w), key,
+                       shown);
+    return ST_OK;
 }
 
 static enum status load_scaling(const struct model *m, const struct weights *w, struct scaling *s, struct err *e)
 {
-    char key[96];
-    struct weights_str kind;
-    uint32_t original = m->info.context;
-    *s = (struct scaling){.kind = SCALE_NONE, .factor = 1};
-    key_of(m, "rope.scaling.original_context_length", key, sizeof key);
-    weights_u32(w, key, &original);
-    s->original = original;
-    s->factor = meta_double(m, w, "rope.scaling.factor", meta_double(m, w, "rope.scale_linear", 1));
-    s->attn_factor = meta_double(m, w, "rope.scaling.attn_factor", 1);
-    s->beta_fast = meta_double(m, w, "rope.scaling.yarn_beta_fast", 32);
-    s->beta_slow = meta_double(m, w, "rope.scaling.yarn_beta_slow", 1);
-    if (!(s->factor > 0 && s->factor < 1e6 && s->attn_factor > 0 && s->attn_factor < 1e6 && s->beta_fast > 0
-          && s->beta_slow > 0 && original > 0))
-        return err_set(e, ST_MODEL, "rope.scaling", "%s.rope.scaling has values out of range", m->family->arch);
-    key_of(m, "rope.scaling.type", key, sizeof key);
-    if (!weights_string(w, key, &kind)) {
-        s->kind = s->factor == 1 ? SCALE_NONE : SCALE_LINEAR;
-        return ST_OK;
-    }
-    if (kind.n == 4 && !memcmp(kind.s, "none", 4))
-        s->kind = SCALE_NONE;
-    else if (kind.n == 6 && !memcmp(kind.s, "linear", 6))
-        s->kind = SCALE_LINEAR;
-    else if (kind.n == 4 && !memcmp(kind.s, "yarn", 4))
-        s->kind = SCALE_YARN;
-    else
-        return err_set(e, ST_UNSUPPORTED, key, "%s is \"%.*s\", expected none, linear or yarn", key,
-                       (int)(kind.n < 40 ? kind.n : 40), kind.s);
-    return ST_OK;
+    *s = (struct scaling){.kind = SCALE_NONE,
+                          .factor = 1,
+                          .original = (double)m->info.context,
+                          .attn_factor = 1,
+                          .beta_fast = 32,
+                          .beta_slow = 1};
+    TRY(meta_double(m, w, "rope.scaling.original_context_length", &s->original, e));
+    TRY(meta_double(m, w, "rope.scale_linear", &s->factor, e)); /* what older files call it */
+    TRY(meta_double(m, w, "rope.scaling.factor", &s->factor, e));
+    TRY(meta_double(m, w, "rope.scaling.attn_factor", &s->attn_factor, e));
+    TRY(meta_double(m, w, "rope.scaling.yarn_beta_fast", &s->beta_fast, e));
+    TRY(meta_double(m, w, "rope.scaling.yarn_beta_slow", &s->beta_slow, e));
+    return load_kind(m, w, s, e);
 }
 
 /* The pair that turns `turns` times over the original context. */
@@ -105,10 +112,14 @@ static enum status fill(struct model *m, struct rope *r, uint32_t pairs, double 
 enum status rope_load(struct model *m, const struct weights *w, uint32_t pairs, const float *factors, struct err *e)
 {
     struct scaling s;
-    double base = meta_double(m, w, "rope.freq_base", 10000), local = (double)m->family->rope_base_local;
-    local = local > 0 ? meta_double(m, w, "rope.freq_base_swa", local) : base;
-    if (!(base > 1 && base < 1e12 && local > 1 && local < 1e12))
-        return err_set(e, ST_MODEL, "rope.freq_base", "%s.rope.freq_base must be above 1", m->family->arch);
+    double base = 10000, local = (double)m->family->rope_base_local;
+    TRY(meta_double(m, w, "rope.freq_base", &base, e));
+    if (local > 0)
+        TRY(meta_double(m, w, "rope.freq_base_swa", &local, e));
+    else
+        local = base;
+    if (base <= 1 || local <= 1)
+        return err_set(e, ST_MODEL, "rope.freq_base", "%s: rotation bases must be above 1", weights_shown(w));
     TRY(load_scaling(m, w, &s, e));
     TRY(fill(m, &m->rope_full, pairs, base, &s, factors, e));
     struct scaling none = {.kind = SCALE_NONE, .factor = 1};

@@ -86,8 +86,3 @@ void model_run_free(struct model_run *r)
     mem_unmap(r->region, r->region_bytes);
     free(r);
 }
-
-size_t model_run_bytes(const struct model_run *r)
-{
-    return r->region_bytes;
-}

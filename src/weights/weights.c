@@ -193,6 +193,11 @@ const char *weights_path(const struct weights *w)
     return w->parts[w->asked].path;
 }
 
+const char *weights_shown(const struct weights *w)
+{
+    return w->parts[0].shown;
+}
+
 uint64_t weights_file_bytes(const struct weights *w)
 {
     return w->bytes;

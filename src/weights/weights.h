@@ -44,6 +44,8 @@ MUST_CHECK enum status weights_open(struct weights **out, const char *path, stru
 void weights_free(struct weights *w);
 
 const char *weights_path(const struct weights *w);
+/* The end of a long path, short enough for error texts. */
+const char *weights_shown(const struct weights *w);
 uint64_t weights_file_bytes(const struct weights *w); /* of all parts */
 
 size_t weights_count(const struct weights *w);

@@ -99,7 +99,7 @@ static void check_accuracy(struct check *c)
     for (int i = 0; i < 200000; i++) {
         float x = -87.0f + (float)i * (175.0f / 200000);
         double want = exp((double)x), err = fabs((double)kern_exp(x) - want) / want;
-        worst = err > worst ? err : worst;
+        worst = err <= worst ? worst : err;
     }
     bool good = worst < 2e-7;
     c->passed += good;
@@ -109,13 +109,13 @@ static void check_accuracy(struct check *c)
         float x = rnd_float(c, i < 100000 ? 100.0f : 2e6f), s, k;
         kern_sincos(x, &s, &k);
         double e1 = fabs((double)s - sin((double)x)), e2 = fabs((double)k - cos((double)x));
-        trig = e1 > trig ? e1 : trig;
-        trig = e2 > trig ? e2 : trig;
+        trig = e1 <= trig ? trig : e1;
+        trig = e2 <= trig ? trig : e2;
     }
     good = trig < 7e-8;
     c->passed += good;
     c->failed += !good;
-    if (worst >= 2e-7 || trig >= 7e-8)
+    if (!(worst < 2e-7 && trig < 7e-8))
         printf("FAIL accuracy: exp %g relative, sin and cos %g absolute\n", worst, trig);
     for (uint32_t h = 0; h < 65536; h++) { /* every half there and back */
         uint16_t back = kern_f32_to_f16(kern_f16_to_f32((uint16_t)h));

@@ -9,5 +9,6 @@ const struct family family_gemma3 = {
     .embed_scaled = true,
     .glu = KERN_GELU_TANH,
     .window_period = 6,
+    .scale_by_width = 62, /* the 27B */
     .rope_base_local = 10000.0f,
 };
