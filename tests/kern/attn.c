@@ -51,13 +51,27 @@ struct shape {
     uint32_t queries, heads, hd, pos0, window;
     enum kern_kv format;
     float softcap;
+    bool nan_key;
 };
+
+static void one_nan(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] == x[i] ? x[i] : __builtin_nanf("");
+}
+
+static void spoil_key(struct cache *k, uint32_t pos)
+{
+    size_t esize = k->view.format == KERN_KV_F32 ? 4 : 2;
+    uint8_t *block = k->view.base + (size_t)k->table[pos / KERN_KV_TOKENS] * k->view.block_bytes;
+    memset(block + k->view.k_offset + pos % KERN_KV_TOKENS * esize, 0xFF, esize);
+}
 
 static void one_attn(struct check *c, struct shape s)
 {
     char what[128];
-    snprintf(what, sizeof what, "attn %u queries × %u heads of %u at %u, window %u, f%d, softcap %g", s.queries, s.heads,
-             s.hd, s.pos0, s.window, s.format == KERN_KV_F32 ? 32 : 16, (double)s.softcap);
+    snprintf(what, sizeof what, "attn %u queries × %u heads of %u at %u, window %u, f%d, softcap %g%s", s.queries, s.heads,
+             s.hd, s.pos0, s.window, s.format == KERN_KV_F32 ? 32 : 16, (double)s.softcap, s.nan_key ? ", a NaN key" : "");
     uint32_t positions = s.pos0 + s.queries;
     struct cache k = make_cache(c, positions, s.hd, s.format);
     fill_cache(c, &k, positions);
@@ -73,8 +87,12 @@ static void one_attn(struct check *c, struct shape s)
     size_t vectors = (size_t)s.queries * s.heads, parts = a.part1 - a.part0, n = parts * vectors * size;
     float *want = guard_alloc(n * 4, 4), *got = guard_alloc(n * 4, 4);
     void *scratch = guard_alloc(KERN_ATTN_SCRATCH, 64);
+    if (s.nan_key) /* one key of the cache is not a number: all who see it, and nobody else, must notice */
+        spoil_key(&k, s.pos0);
     kern_level_ops(KERN_REF)->attn(&a, want, scratch);
     c->ops->attn(&a, got, scratch);
+    one_nan(want, n);
+    one_nan(got, n);
     same(c, what, want, got, n * 4);
     for (size_t v = 0; v < vectors; v += 3) {
         float *run[2], *out[2];
@@ -96,12 +114,24 @@ static void one_attn(struct check *c, struct shape s)
 void check_attn(struct check *c)
 {
     static const struct shape shapes[] = {
-        {1, 1, 64, 0, 0, KERN_KV_F16, 0},      {1, 3, 64, 31, 0, KERN_KV_F16, 0},   {1, 3, 64, 32, 0, KERN_KV_F32, 0},
-        {16, 3, 64, 0, 0, KERN_KV_F16, 0},     {16, 4, 256, 500, 0, KERN_KV_F16, 0}, {5, 4, 32, 250, 0, KERN_KV_F32, 0},
-        {3, 2, 80, 255, 0, KERN_KV_F16, 0},    {7, 1, 16, 511, 0, KERN_KV_F16, 30}, {16, 4, 64, 40, 16, KERN_KV_F32, 0},
-        {16, 1, 128, 700, 512, KERN_KV_F16, 0}, {2, 8, 64, 300, 33, KERN_KV_F16, 50}, {64, 1, 48, 230, 31, KERN_KV_F32, 0},
-        {1, 7, 96, 256, 1, KERN_KV_F16, 0},    {13, 3, 64, 246, 10, KERN_KV_F16, 0}, {1, 64, 16, 77, 0, KERN_KV_F16, 0},
-        {4, 2, 512, 100, 0, KERN_KV_F16, 0},
+        {1, 1, 64, 0, 0, KERN_KV_F16, 0, false},
+        {1, 3, 64, 31, 0, KERN_KV_F16, 0, false},
+        {1, 3, 64, 32, 0, KERN_KV_F32, 0, false},
+        {16, 3, 64, 0, 0, KERN_KV_F16, 0, false},
+        {16, 4, 256, 500, 0, KERN_KV_F16, 0, false},
+        {5, 4, 32, 250, 0, KERN_KV_F32, 0, false},
+        {3, 2, 80, 255, 0, KERN_KV_F16, 0, false},
+        {7, 1, 16, 511, 0, KERN_KV_F16, 30, false},
+        {16, 4, 64, 40, 16, KERN_KV_F32, 0, false},
+        {16, 1, 128, 700, 512, KERN_KV_F16, 0, false},
+        {2, 8, 64, 300, 33, KERN_KV_F16, 50, false},
+        {64, 1, 48, 230, 31, KERN_KV_F32, 0, false},
+        {1, 7, 96, 256, 1, KERN_KV_F16, 0, false},
+        {13, 3, 64, 246, 10, KERN_KV_F16, 0, false},
+        {1, 64, 16, 77, 0, KERN_KV_F16, 0, false},
+        {4, 2, 512, 100, 0, KERN_KV_F16, 0, false},
+        {9, 3, 64, 100, 0, KERN_KV_F16, 0, true},
+        {9, 3, 64, 100, 3, KERN_KV_F32, 0, true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         one_attn(c, shapes[i]);

@@ -1,7 +1,7 @@
 /*
  * check: comparing a level's kernels with the reference, byte by byte. In the manner of dav1d's checkasm.
  *
- * Inputs lie against an unreadable page, outputs between canaries, so that a stray access is a crash or a difference.
+ * Inputs and outputs lie against an unreadable page, so that an access past their end is a crash.
  */
 #ifndef TESTS_KERN_CHECK_H
 #define TESTS_KERN_CHECK_H
