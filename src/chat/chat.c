@@ -90,7 +90,7 @@ enum status chat_prompt(const struct chat *c, const char *request, size_t n, con
     if (st != ST_OK)
         return st;
     if (o->max_bytes && r.n > o->max_bytes)
-        st = err_set(e, ST_TOO_LONG, "messages", "the prompt has %zu bytes; at most %zu can fit the context", r.n,
+        st = err_set(e, ST_NEVER_FITS, "messages", "the prompt has %zu bytes; at most %zu can fit the context", r.n,
                      o->max_bytes);
     else
         st = tok_encode_rendering(c->tok, &r, ids, count, e);

@@ -49,7 +49,8 @@ MUST_CHECK enum status chat_variables(const struct chat *c, const char *request,
                                       const struct chat_options *o, struct buf *out, struct err *e);
 
 /* chat_variables(), rendering and encoding in one. On success the caller gives *ids back with tok_ids_free(); on failure
- * *ids is NULL. A template that raises is ST_ARGUMENT with its own words; a rendering beyond max_bytes is ST_TOO_LONG. */
+ * *ids is NULL. A template that raises is ST_ARGUMENT with its own words; one beyond a limit of the renderer is
+ * ST_TOO_LONG, a rendering beyond max_bytes ST_NEVER_FITS. */
 MUST_CHECK enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
                                    tok_id **ids, size_t *count, struct err *e);
 

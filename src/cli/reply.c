@@ -7,6 +7,15 @@
 #define EVENTS 8u
 #define POLL_MS 50 /* how long an interrupt may go unnoticed */
 
+/* What was asked for; without -n never more than what the context still holds. */
+static uint32_t max_tokens(const struct engine *en, const struct reply_options *o, size_t prompt_n)
+{
+    uint32_t context = engine_context(en);
+    if (o->max_tokens != REPLY_NOT_GIVEN)
+        return o->max_tokens;
+    return prompt_n < context && context - prompt_n < REPLY_TOKENS ? context - (uint32_t)prompt_n : REPLY_TOKENS;
+}
+
 static void fill_request(const struct reply_options *o, const tok_id *prompt, size_t n, struct request_stop *stops,
                          struct request *rq)
 {
@@ -14,7 +23,6 @@ static void fill_request(const struct reply_options *o, const tok_id *prompt, si
         stops[i] = (struct request_stop){o->stops.item[i], strlen(o->stops.item[i])};
     *rq = (struct request){.prompt = prompt,
                            .prompt_n = (uint32_t)n,
-                           .max_tokens = o->max_tokens,
                            .sampling = sample_defaults(),
                            .stops = stops,
                            .stops_n = o->stops.n,
@@ -90,6 +98,7 @@ enum status reply_run(struct engine *en, const tok_id *prompt, size_t n, const s
         r->logprobs = json_array();
     r->prompt_n = (uint32_t)n;
     fill_request(o, prompt, n, stops, &rq);
+    rq.max_tokens = max_tokens(en, o, n);
     TRY(engine_submit(en, &rq, &id, e));
     pump(en, id, r, stream);
     engine_result(en, id, &r->result);
@@ -136,7 +145,7 @@ void reply_print_figures(const struct reply *r)
             u->completion_tokens, decode_rate(u));
     if (r->first_s > 0)
         fprintf(stderr, "; first token after %.3f s, %.3f s from the start", r->first_s - r->submitted_s, r->first_s);
-    fprintf(stderr, "; %s]\n", finish_name(r->result.finish));
+    fprintf(stderr, "; %s%s]\n", finish_name(r->result.finish), r->result.kv_exhausted ? ", memory ran out" : "");
 }
 
 json_t *reply_usage(const struct reply *r)

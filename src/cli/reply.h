@@ -7,6 +7,9 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 
+#define REPLY_TOKENS 512u             /* of a reply when -n is not given, where the context has room for as many */
+#define REPLY_NOT_GIVEN UINT32_MAX    /* max_tokens without -n: what does not fit is then no error */
+
 /* What both verbs let users choose; filled by the option table. */
 struct reply_options {
     uint32_t max_tokens, top_k, logprobs;
@@ -16,12 +19,12 @@ struct reply_options {
 };
 
 #define REPLY_DEFAULTS \
-    {.max_tokens = 512, .temperature = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1}
+    {.max_tokens = REPLY_NOT_GIVEN, .temperature = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1}
 
 /* `F` is the member of struct S that holds the reply_options. */
 #define REPLY_OPTS(S, F) \
     {"max-tokens", 'n', OPT_U32, offsetof(S, F.max_tokens), 0, LIMIT_CONTEXT, "N", \
-     "tokens of a reply, at most (512); 0 = what the context holds"}, \
+     "tokens of a reply, at most (512, or what the context still holds); 0 = what the context holds"}, \
     {"temp", 0, OPT_F32, offsetof(S, F.temperature), 0, 100, "T", "temperature (0: always the likeliest token)"}, \
     {"seed", 0, OPT_U64, offsetof(S, F.seed), 0, 0, "S", "seed of the draws (0)"}, \
     {"top-k", 0, OPT_U32, offsetof(S, F.top_k), 0, LIMIT_VOCAB, "K", "draw among the K likeliest (0: all)"}, \

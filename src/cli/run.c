@@ -34,7 +34,8 @@ static const struct opt opts[] = {
 static const struct opt_verb verb = {
     "run",
     "Answers one prompt: the text goes to stdout as it comes, a line of figures to stderr. SIGINT ends the answer early. "
-    "JSON: {prompt_ids, ids, text, finish_reason, usage}.",
+    "JSON: {prompt_ids, ids, text, finish_reason, usage}; finish_detail \"kv_exhausted\" where memory for the context "
+    "ran out before it was full.",
     "[-m FILE] -p TEXT [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 struct ids {
@@ -108,6 +109,8 @@ static int print_json(const struct reply *r, const struct ids *prompt)
                              cli_json_ids((const tok_id *)(const void *)r->ids.data, r->ids.len / sizeof(tok_id)),
                              "text", json_stringn(r->text.data ? r->text.data : "", r->text.len), "finish_reason",
                              finish_name(r->result.finish), "usage", reply_usage(r));
+    if (root && r->result.kv_exhausted)
+        json_object_set_new(root, "finish_detail", json_string("kv_exhausted"));
     if (root && r->logprobs)
         json_object_set(root, "logprobs", r->logprobs);
     return cli_print_json(root);

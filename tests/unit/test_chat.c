@@ -268,6 +268,9 @@ static void test_prompt(void **state)
     struct chat *c = make(PLAIN);
     assert_int_equal(chat_prompt(c, request, strlen(request), &o, &ids, &n, &e), ST_OK);
     tok_ids_free(ids, n);
+    const struct chat_options short_one = {.max_bytes = 2};
+    assert_int_equal(chat_prompt(c, request, strlen(request), &short_one, &ids, &n, &e), ST_NEVER_FITS);
+    assert_string_equal(e.field, "messages");
     assert_int_equal(chat_prompt(c, raises, strlen(raises), &o, &ids, &n, &e), ST_ARGUMENT);
     assert_string_equal(e.text, "roles must alternate");
     chat_free(c);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -95,7 +96,8 @@ enum status chat_template_render(const struct chat_template *c, const struct tok
     (void)c;
     (void)t;
     (void)unix_time;
-    (void)e;
+    if (memmem(vars, n, "\"fuel\"", 6))
+        return err_set(e, ST_TOO_LONG, "messages", "the chat template did not end within its limit of steps");
     json_t *v = json_loadb(vars, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
     const json_t *text = json_object_get(json_array_get(json_object_get(v, "messages"), 0), "content");
     bool ok = json_is_string(text) && json_string_length(text);
@@ -137,6 +139,7 @@ static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint submitted, closed;
 
 /* "hang": never says anything; "busy", "long", "never": refused; "fail": fails at once; "tear": fails after "Hel";
+ * "full": ends since memory ran out; "fuel": its template never ends (see chat_template_render() above);
  * "utf8": bytes that are no characters; "endless": talks until closed; anything else: "Hello, \"world\"\n". */
 static const char *script(const char *s)
 {
@@ -219,7 +222,7 @@ void engine_result(struct engine *en, request_id id, struct request_result *out)
 {
     const struct slot *s = &slots[id - 1];
     (void)en;
-    *out = (struct request_result){.finish = s->finish, .err = s->err};
+    *out = (struct request_result){.finish = s->finish, .err = s->err, .kv_exhausted = strcmp(s->script, "full") == 0};
     out->usage = (struct request_usage){.prompt_tokens = 5, .completion_tokens = s->said, .cached_tokens = 2};
 }
 
@@ -336,6 +339,19 @@ static char *raw(const struct live *l, const char *request)
     return hear(fd);
 }
 
+/* One message more than there may be. */
+static char *many_messages(const struct live *l)
+{
+    struct buf b;
+    buf_init(&b, 4 << 20);
+    for (uint32_t i = 0; i <= LIMIT_MESSAGES; i++)
+        buf_adds(&b, i ? ",{\"role\":\"user\",\"content\":\"\"}" : "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}");
+    buf_adds(&b, "]}");
+    char *reply = post(l, "/v1/chat/completions", b.data);
+    buf_release(&b);
+    return reply;
+}
+
 /* Frees `reply`. */
 static void expect(char *reply, int status, const char *part)
 {
@@ -373,6 +389,12 @@ static void test_chat_whole(void **state)
     start(&l, false);
     expect(chat(&l, "hi", ""), 200, "\"message\":{\"role\":\"assistant\",\"content\":\"Hello, \\\"world\\\"\\n\",");
     expect(chat(&l, "hi", ",\"max_tokens\":4"), 200, "\"finish_reason\":\"length\"");
+    expect(chat(&l, "full", ",\"max_tokens\":4"), 200,
+           "\"finish_reason\":\"length\",\"ffwd_detail\":\"kv_exhausted\"}]");
+    expect(chat(&l, "full", ",\"max_tokens\":4,\"stream\":true"), 200,
+           "\"finish_reason\":\"length\",\"ffwd_detail\":\"kv_exhausted\"}]}\n\n");
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"full\",\"max_tokens\":4}"), 200,
+           "\"finish_reason\":\"length\",\"ffwd_detail\":\"kv_exhausted\"}]");
     expect(chat(&l, "hi", ",\"seed\":77"), 200, "\"seed\":77");
     expect(chat(&l, "hi", ""), 200,
            "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":15,\"total_tokens\":20,"
@@ -394,6 +416,8 @@ static void test_errors(void **state)
     expect(chat(&l, "busy", ""), 429, "Retry-After: 7");
     expect(chat(&l, "long", ""), 400, "\"param\":\"messages\",\"code\":\"context_length_exceeded\"");
     expect(chat(&l, "never", ",\"stream\":true"), 400, "\"param\":\"max_tokens\",\"code\":\"context_length_exceeded\"");
+    expect(chat(&l, "fuel", ""), 400, "\"param\":\"messages\",\"code\":\"too_long\"");
+    expect(many_messages(&l), 400, "\"param\":\"messages\",\"code\":\"too_long\"");
     expect(chat(&l, "fail", ""), 500, "\"type\":\"server_error\",\"param\":null,\"code\":\"step_failed\"");
     expect(chat(&l, "fail", ",\"stream\":true"), 500, "application/json");
     char *big = calloc(1, 100000);
@@ -615,6 +639,48 @@ static void test_taken_port(void **state)
     stop(&l);
 }
 
+/* A name with two addresses, the IPv6 one first, as many systems have it for localhost. Defined here, it stands before
+ * the C library's; every other host is a number. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **list)
+{
+    static struct sockaddr_in6 six;
+    static struct sockaddr_in four;
+    static struct addrinfo a[2];
+    (void)hints;
+    uint16_t port = htons((uint16_t)strtoul(service, NULL, 10));
+    bool both = strcmp(host, "both") == 0;
+    six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = port, .sin6_addr = in6addr_loopback};
+    four = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = port};
+    a[0] = (struct addrinfo){.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_addrlen = sizeof six,
+                             .ai_addr = (struct sockaddr *)&six, .ai_next = &a[1]};
+    a[1] = (struct addrinfo){.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_addrlen = sizeof four,
+                             .ai_addr = (struct sockaddr *)&four};
+    *list = both ? &a[0] : &a[1];
+    return inet_pton(AF_INET, both ? "127.0.0.1" : host, &four.sin_addr) == 1 ? 0 : EAI_NONAME;
+}
+
+void freeaddrinfo(struct addrinfo *list)
+{
+    (void)list;
+}
+
+static void test_a_name_with_two_addresses(void **state)
+{
+    (void)state;
+    struct live l;
+    struct server *other;
+    struct err e = {0};
+    struct server_config cfg = {.host = "both"};
+    start(&l, false);
+    struct server_config taken = {.host = "both", .port = server_port(l.server)};
+    assert_int_equal(server_start(&other, &taken, &e), ST_IO); /* and not on ::1, where nobody listens */
+    stop(&l);
+    l.chat = NULL;
+    assert_int_equal(server_start(&l.server, &cfg, &e), ST_OK);
+    close(dial(&l)); /* over IPv4 */
+    stop(&l);
+}
+
 int main(void)
 {
     for (int i = 0; i < 256; i++)
@@ -623,7 +689,7 @@ int main(void)
         cmocka_unit_test(test_routes),     cmocka_unit_test(test_chat_whole),        cmocka_unit_test(test_errors),
         cmocka_unit_test(test_stream),     cmocka_unit_test(test_completions_whole), cmocka_unit_test(test_client_leaves),
         cmocka_unit_test(test_bodies),     cmocka_unit_test(test_slow_clients),      cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_taken_port),
+        cmocka_unit_test(test_taken_port), cmocka_unit_test(test_a_name_with_two_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

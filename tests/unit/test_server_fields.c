@@ -123,7 +123,8 @@ static void test_fields(void **state)
                            "\"repetition_penalty\":1.5,\"stop\":[\"a\",\"b\\u0000c\"],\"stream\":true,\"n\":3,"
                            "\"stream_options\":{\"include_usage\":true},\"logprobs\":true,\"top_logprobs\":2,"
                            "\"tools\":null,\"presence_penalty\":0.0,\"logit_bias\":{},\"user\":5,\"unknown\":[1],"
-                           "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\"}",
+                           "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"typical_p\":1,"
+                           "\"min_tokens\":0,\"stop_token_ids\":[],\"regex\":null,\"use_beam_search\":false}",
                            true, &job, &e),
                      ST_OK);
     assert_int_equal(job.max_tokens, 7);
@@ -142,6 +143,27 @@ static void test_fields(void **state)
     server_job_release(&job);
     assert_int_equal(parse("{\"seed\":null}", true, &job, &e), ST_OK);
     assert_true(job.sampling.seed != seed && job.logprobs == 0 && job.max_tokens == 0);
+    server_job_release(&job);
+}
+
+/* -1 means a fresh seed, as absent and null do; every other number is meant. */
+static void test_seed_minus_one(void **state)
+{
+    (void)state;
+    struct reply_job job;
+    struct err e = {0};
+    assert_int_equal(parse("{\"seed\":-1}", true, &job, &e), ST_OK);
+    uint64_t seed = job.sampling.seed;
+    assert_true(seed < 1ull << 53);
+    server_job_release(&job);
+    assert_int_equal(parse("{\"seed\":-1}", true, &job, &e), ST_OK);
+    assert_true(job.sampling.seed != seed);
+    server_job_release(&job);
+    assert_int_equal(parse("{\"seed\":-2}", true, &job, &e), ST_OK);
+    assert_true(job.sampling.seed == UINT64_MAX - 1);
+    server_job_release(&job);
+    assert_int_equal(parse("{\"seed\":0}", true, &job, &e), ST_OK);
+    assert_true(job.sampling.seed == 0);
     server_job_release(&job);
 }
 
@@ -187,6 +209,15 @@ static void test_refused(void **state)
         {"{\"presence_penalty\":\"x\"}", "presence_penalty", ST_ARGUMENT},
         {"{\"logit_bias\":{\"5\":1}}", "logit_bias", ST_UNSUPPORTED},
         {"{\"guided_json\":{}}", "guided_json", ST_UNSUPPORTED},
+        {"{\"stop_token_ids\":[2]}", "stop_token_ids", ST_UNSUPPORTED},
+        {"{\"min_tokens\":5}", "min_tokens", ST_UNSUPPORTED},
+        {"{\"bad_words\":[\"a\"]}", "bad_words", ST_UNSUPPORTED},
+        {"{\"allowed_token_ids\":[]}", "allowed_token_ids", ST_UNSUPPORTED},
+        {"{\"regex\":\"a+\"}", "regex", ST_UNSUPPORTED},
+        {"{\"ebnf\":\"root ::= x\"}", "ebnf", ST_UNSUPPORTED},
+        {"{\"typical_p\":0.9}", "typical_p", ST_UNSUPPORTED},
+        {"{\"repeat_penalty\":\"x\"}", "repeat_penalty", ST_ARGUMENT},
+        {"{\"use_beam_search\":true}", "use_beam_search", ST_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
         check_refused(both[i].body, true, both[i].code, both[i].field);
@@ -202,6 +233,9 @@ static void test_refused(void **state)
     check_refused("{\"tools\":[{\"function\":{\"strict\":true}}]}", true, ST_UNSUPPORTED, "tools[0].function.strict");
     check_refused("{\"top_logprobs\":1}", true, ST_ARGUMENT, "top_logprobs");
     check_refused("{\"logprobs\":true,\"top_logprobs\":21}", true, ST_ARGUMENT, "top_logprobs");
+    check_refused("{\"verbosity\":\"low\"}", true, ST_UNSUPPORTED, "verbosity");
+    check_refused("{\"moderation\":{}}", true, ST_UNSUPPORTED, "moderation");
+    check_refused("{\"chat_template\":\"x\"}", true, ST_UNSUPPORTED, "chat_template");
     check_refused("{\"modalities\":[\"audio\"]}", true, ST_UNSUPPORTED, "modalities");
     check_refused("{\"logprobs\":true}", false, ST_ARGUMENT, "logprobs");
     check_refused("{\"echo\":true}", false, ST_UNSUPPORTED, "echo");
@@ -213,7 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json_str), cmocka_unit_test(test_json_fixed), cmocka_unit_test(test_json_parse),
-        cmocka_unit_test(test_fields),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_fields),   cmocka_unit_test(test_refused),  cmocka_unit_test(test_seed_minus_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

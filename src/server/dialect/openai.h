@@ -3,8 +3,8 @@
  *
  * Policy for fields (law: fail closed). What the API defines is honoured or refused by name; `user`, `metadata`,
  * `service_tier`, `prediction` and the like, which ask for nothing a client could notice, are accepted. Names the API
- * does not define are ignored, except well-known extensions that ask for a constraint: those are refused, since ignoring
- * them would look like success. Of the extensions top_k, min_p, repetition_penalty, ignore_eos and
+ * does not define are ignored, except well-known extensions of other servers that ask for a constraint, for another way of
+ * choosing tokens or for another shape of the reply: those are refused, since ignoring them would look like success. Of the extensions top_k, min_p, repetition_penalty, ignore_eos and
  * chat_template_kwargs are honoured.
  *
  * Parsing and writing are functions of their arguments alone, so that they are tested without a server.
@@ -30,7 +30,8 @@ void openai_error_body(struct buf *out, int status, const char *code, const stru
 /* Replies with an error; status 0 = openai_status(e->code). */
 void openai_refuse(struct http_call *call, int status, const char *code, const struct err *e);
 
-/* The API's code for a prompt that is too long, when e says that of this field; otherwise NULL. */
+/* The API's code for a prompt that no context of this model holds, when e says that of this field; otherwise NULL: other
+ * ceilings (messages, a template's steps) are too_long. */
 const char *openai_length_code(const struct err *e, const char *field);
 
 /* reply_ops.refuse and .broken of both dialect writers. */
@@ -67,7 +68,8 @@ void openai_usage(const struct reply *r, struct buf *out);
 /* {"id":…,"object":…,"created":…,"model":…, */
 void openai_head(const struct reply *r, const char *object, struct buf *out);
 
-/* "stop" or "length", in quotes. */
+/* "stop" or "length", in quotes; and a member of its own where memory for the context ran out, which the API has no word
+ * for. Comes last in its object. */
 void openai_finish(const struct reply_part *p, struct buf *out);
 
 /* Characters in s[n]. */

@@ -8,10 +8,16 @@
 
 static const struct openai_refused refused[] = {
     {"audio", NEUTRAL_NULL},
+    {"chat_template", NEUTRAL_NULL},
+    {"continue_final_message", NEUTRAL_FALSE},
+    {"documents", NEUTRAL_EMPTY},
+    {"echo", NEUTRAL_FALSE},
     {"function_call", NEUTRAL_NULL},
     {"functions", NEUTRAL_EMPTY},
+    {"moderation", NEUTRAL_NULL},
     {"reasoning_effort", NEUTRAL_NULL},
     {"store", NEUTRAL_FALSE},
+    {"verbosity", NEUTRAL_NULL},
     {"web_search_options", NEUTRAL_NULL},
     {NULL, NEUTRAL_NULL},
 };

@@ -47,7 +47,7 @@ static enum status add_text(const struct server *srv, const json_t *v, struct re
     size_t n = json_string_length(v);
     TRY(check_room(job, e));
     if (n > srv->prompt_bytes)
-        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu bytes; at most %zu can fit the context", n,
+        return err_set(e, ST_NEVER_FITS, "prompt", "the prompt has %zu bytes; at most %zu can fit the context", n,
                        srv->prompt_bytes);
     struct reply_prompt *p = &job->prompts[job->prompts_n];
     TRY(tok_encode(srv->tok, json_string_value(v), n, flags, &p->ids, &p->n, e));

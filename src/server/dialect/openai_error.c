@@ -70,7 +70,7 @@ void openai_refuse(struct http_call *call, int status, const char *code, const s
 
 const char *openai_length_code(const struct err *e, const char *field)
 {
-    return e->code == ST_TOO_LONG && strcmp(e->field, field) == 0 ? "context_length_exceeded" : NULL;
+    return e->code == ST_NEVER_FITS && strcmp(e->field, field) == 0 ? "context_length_exceeded" : NULL;
 }
 
 void openai_refuse_reply(struct http_call *call, const struct err *e, bool submitting)

@@ -13,6 +13,8 @@ static bool asks_nothing(const json_t *v, enum openai_neutral neutral)
     switch (neutral) {
     case NEUTRAL_ZERO:
         return json_is_number(v) && json_number_value(v) == 0;
+    case NEUTRAL_ONE:
+        return json_is_number(v) && json_number_value(v) == 1;
     case NEUTRAL_FALSE:
         return json_is_false(v);
     case NEUTRAL_EMPTY:
@@ -29,7 +31,7 @@ enum status openai_refuse_fields(const json_t *root, const struct openai_refused
         const json_t *v = http_get(root, list->name);
         if (!v || asks_nothing(v, list->neutral))
             continue;
-        if (list->neutral == NEUTRAL_ZERO && !json_is_number(v))
+        if ((list->neutral == NEUTRAL_ZERO || list->neutral == NEUTRAL_ONE) && !json_is_number(v))
             return http_wrong_type(v, list->name, "a number", e);
         if (list->neutral == NEUTRAL_FALSE && !json_is_boolean(v))
             return http_wrong_type(v, list->name, "a boolean", e);
@@ -43,13 +45,35 @@ static const struct openai_refused refused[] = {
     {"presence_penalty", NEUTRAL_ZERO},
     {"logit_bias", NEUTRAL_EMPTY},
     /* extensions of other servers that constrain the reply */
+    {"allowed_token_ids", NEUTRAL_NULL},
+    {"bad_words", NEUTRAL_EMPTY},
+    {"ebnf", NEUTRAL_NULL},
     {"grammar", NEUTRAL_EMPTY},
     {"json_schema", NEUTRAL_EMPTY},
     {"guided_json", NEUTRAL_NULL},
     {"guided_regex", NEUTRAL_NULL},
     {"guided_choice", NEUTRAL_NULL},
     {"guided_grammar", NEUTRAL_NULL},
+    {"logits_processors", NEUTRAL_EMPTY},
+    {"min_new_tokens", NEUTRAL_ZERO},
+    {"min_tokens", NEUTRAL_ZERO},
+    {"regex", NEUTRAL_NULL},
+    {"stop_regex", NEUTRAL_EMPTY},
+    {"stop_token_ids", NEUTRAL_EMPTY},
+    {"structural_tag", NEUTRAL_NULL},
     {"structured_outputs", NEUTRAL_NULL},
+    /* and those that choose its tokens in another way, or would show in it */
+    {"dry_multiplier", NEUTRAL_ZERO},
+    {"dynatemp_range", NEUTRAL_ZERO},
+    {"include_stop_str_in_output", NEUTRAL_FALSE},
+    {"length_penalty", NEUTRAL_ONE},
+    {"mirostat", NEUTRAL_ZERO},
+    {"prompt_logprobs", NEUTRAL_NULL},
+    {"repeat_penalty", NEUTRAL_ONE},
+    {"truncate_prompt_tokens", NEUTRAL_NULL},
+    {"typical_p", NEUTRAL_ONE},
+    {"use_beam_search", NEUTRAL_FALSE},
+    {"xtc_probability", NEUTRAL_ZERO},
     {NULL, NEUTRAL_NULL},
 };
 
@@ -94,7 +118,7 @@ static enum status parse_sampling(const json_t *root, struct sample_params *s, s
     TRY(http_get_int(root, "top_k", -1, INT32_MAX, &top_k, e)); /* -1 = off, as elsewhere */
     TRY(http_get_int(root, "seed", INT64_MIN, INT64_MAX, &seed, e));
     s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
-    /* -1 and no seed mean a fresh one, small enough to survive a client that reads numbers as doubles. */
+    /* No seed, null, and llama.cpp's -1 mean a fresh one, small enough to survive a client that reads numbers as doubles. */
     s->seed = seed == -1 ? server_random(53) : (uint64_t)seed;
     return ST_OK;
 }

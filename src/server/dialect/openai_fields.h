@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 /* The value with which a field asks for nothing; null always does. */
-enum openai_neutral { NEUTRAL_NULL, NEUTRAL_ZERO, NEUTRAL_FALSE, NEUTRAL_EMPTY };
+enum openai_neutral { NEUTRAL_NULL, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FALSE, NEUTRAL_EMPTY };
 
 struct openai_refused {
     const char *name; /* NULL ends a table */

@@ -35,6 +35,8 @@ void openai_head(const struct reply *r, const char *object, struct buf *out)
 void openai_finish(const struct reply_part *p, struct buf *out)
 {
     buf_addf(out, "\"%s\"", finish_name(p->result.finish));
+    if (p->result.kv_exhausted)
+        buf_adds(out, ",\"ffwd_detail\":\"kv_exhausted\"");
 }
 
 struct sums {
