@@ -58,7 +58,8 @@ static void print_help(const struct opt_verb *v)
         char letter[8] = "";
         if (o->letter)
             snprintf(letter, sizeof letter, "-%c, ", o->letter);
-        snprintf(left, sizeof left, "  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+        snprintf(left, sizeof left, "  %s%s%s%s%s", letter, o->name ? "--" : "", o->name ? o->name : "",
+                 o->name && o->arg ? " " : "", o->arg ? o->arg : "");
         printf("%-*s", HELP_COLUMN, left);
         if (strlen(left) >= HELP_COLUMN)
             printf("\n%*s", HELP_COLUMN, "");
@@ -147,6 +148,8 @@ static int set_value(const struct opt_verb *v, const struct opt *o, const char *
             return opt_wrong(v, "%s must be %s, not \"%s\"", shown, choice_words(o->arg, words, sizeof words), s);
         return 0;
     case OPT_LIST:
+        if (list->n == LIMIT_STOPS && !o->name)
+            return opt_wrong(v, "%s may be given at most %u times", o->arg, LIMIT_STOPS);
         if (list->n == LIMIT_STOPS)
             return opt_wrong(v, "%s may be given at most %u times", shown, LIMIT_STOPS);
         list->item[list->n++] = s;
@@ -182,15 +185,19 @@ bool opt_ids(const char *s, tok_id **ids, size_t *n)
 
 /* --- parsing --------------------------------------------------------------------------------------------------------- */
 
-/* The option `arg` names, and where its "=value" begins, if it has one. */
+/* The option `arg` names, and where its value begins if `arg` holds it: behind the "=", or all of a word. */
 static const struct opt *find_option(const struct opt_verb *v, const char *arg, const char **value)
 {
-    *value = NULL;
-    bool is_long = arg[0] == '-' && arg[1] == '-';
+    bool is_long = arg[0] == '-' && arg[1] == '-', is_word = arg[0] != '-';
+    *value = is_word ? arg : NULL;
     size_t n = is_long ? strcspn(arg + 2, "=") : 0;
     for (size_t i = 0; i < v->n; i++) {
         const struct opt *o = &v->opts[i];
-        if (!is_long && o->letter && arg[0] == '-' && arg[1] == o->letter && !arg[2])
+        if (is_word && !o->name)
+            return o;
+        if (is_word || !o->name)
+            continue;
+        if (!is_long && o->letter && arg[1] == o->letter && !arg[2])
             return o;
         if (is_long && strlen(o->name) == n && memcmp(o->name, arg + 2, n) == 0) {
             *value = arg[2 + n] == '=' ? arg + 3 + n : NULL;

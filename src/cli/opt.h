@@ -21,7 +21,7 @@ enum opt_kind {
     OPT_U64,    /* uint64_t, any */
     OPT_F32,    /* float in [lo, hi] */
     OPT_CHOICE, /* uint32_t: which of the words in `arg`, which are separated by '|' */
-    OPT_LIST    /* struct opt_list: may be given several times */
+    OPT_LIST    /* struct opt_list: may be given several times. Without a name: the words that are no options */
 };
 
 struct opt_list {

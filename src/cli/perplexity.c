@@ -1,9 +1,10 @@
 /*
  * perplexity: how surprised a model is by a text.
  *
- * The text is cut into windows of --ctx tokens, by default one window where the model's context holds it all. Every token
- * after the first of its window is scored with the logits of the position before it; where the model wants BOS, each
- * window starts with one. nll is the mean over scored tokens, ppl = exp(nll).
+ * The text is cut into windows of --ctx tokens, by default one window where the model's context holds it all. A token is
+ * scored with the logits of the position before it, and every token after the first is scored once: each window starts
+ * with BOS where the model wants one, and otherwise the second and later ones start with the last token of the window
+ * before, as context alone. nll is the mean over scored tokens, ppl = exp(nll).
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static const struct opt opts[] = {
 };
 static const struct opt_verb verb = {
     "perplexity",
-    "Scores every token of a text after the first of each window. The text is plain: control tokens written in it are "
+    "Scores every token of a text after the first, in windows of --ctx tokens. The text is plain: control tokens written in it are "
     "not meant. JSON: {tokens, scored, windows, ctx, bos, nll, ppl, top1}.",
     "-m FILE -f TEXTFILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
@@ -116,13 +117,14 @@ static enum status score_window(struct job *j, uint32_t n, struct err *e)
 
 static enum status score_all(struct job *j, struct err *e)
 {
-    uint32_t bos = j->bos != TOK_NONE;
+    bool bos = j->bos != TOK_NONE;
     for (size_t at = 0; at < j->n;) {
-        uint32_t take = j->n - at < j->ctx - bos ? (uint32_t)(j->n - at) : j->ctx - bos;
-        if (bos)
-            j->window[0] = j->bos;
-        memcpy(j->window + bos, j->ids + at, take * sizeof *j->ids);
-        TRY(score_window(j, take + bos, e));
+        uint32_t lead = bos || at; /* the window's first id, which nothing predicts here */
+        uint32_t take = j->n - at < j->ctx - lead ? (uint32_t)(j->n - at) : j->ctx - lead;
+        if (lead)
+            j->window[0] = bos ? j->bos : j->ids[at - 1];
+        memcpy(j->window + lead, j->ids + at, take * sizeof *j->ids);
+        TRY(score_window(j, take + lead, e));
         at += take;
     }
     return ST_OK;

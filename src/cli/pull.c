@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <sha2.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/spawn.h"
 
 #define PATH_CAP 4096
@@ -291,6 +291,20 @@ enum status pull_model(const char *name, bool quiet, char *path_out, size_t cap,
 
 /* ---- the verb ---- */
 
+struct options {
+    bool check, quiet;
+    struct opt_list names;
+};
+
+static const struct opt opts[] = {
+    {NULL, 0, OPT_LIST, offsetof(struct options, names), 0, 0, "NAME", "a model by its name in the list"},
+    {"verify", 0, OPT_FLAG, offsetof(struct options, check), 0, 0, NULL, "check the SHA-256 of files that are already there"},
+    {"quiet", 'q', OPT_FLAG, offsetof(struct options, quiet), 0, 0, NULL, "no progress on stderr"},
+};
+static const struct opt_verb verb = {
+    "pull", "Fetches known models into the cache and prints their paths. Without a name, lists them.",
+    "[--verify] [--quiet] [NAME...]", opts, sizeof opts / sizeof *opts};
+
 /* Hashes the cached file and removes it when it is not what it should be. */
 static enum status verify(const struct known_model *m, const char *path, struct err *e)
 {
@@ -330,61 +344,37 @@ static enum status pull_one(const char *name, bool quiet, bool check, struct err
     return ST_OK;
 }
 
-static int fail(const struct err *e)
-{
-    fprintf(stderr, "ffwd pull: %s\n", e->text);
-    return 1;
-}
-
 static int list_models(void)
 {
     char dir[PATH_CAP], path[PATH_CAP];
     struct err e = {0};
     if (cache_dir(dir, sizeof dir, &e) != ST_OK)
-        return fail(&e);
+        return cli_fail(&e);
     for (size_t i = 0; i < N_KNOWN; i++) {
         const struct known_model *m = &known[i];
         if (join(path, sizeof path, dir, m->file, &e) != ST_OK)
-            return fail(&e);
+            return cli_fail(&e);
         printf("%-14s %4lld MB  %-20s %s\n", m->name, m->bytes / 1000000, m->licence,
                is_there(m, path) ? path : "not fetched");
     }
-    return 0;
+    return cli_flush();
 }
-
-static const char usage[] = "usage: ffwd pull [--verify] [--quiet] NAME...\n"
-                            "Fetches known models into the cache and prints their paths. Without a name, lists them.\n"
-                            "  --verify  check the SHA-256 of files that are already there\n"
-                            "  --quiet   no progress on stderr\n";
 
 int verb_pull(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"verify", no_argument, NULL, 'v'},
-        {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    bool check = false, quiet = false;
-    optind = 1;
-    for (int c; (c = getopt_long(argc, argv, "qh", options, NULL)) != -1;) {
-        switch (c) {
-        case 'v': check = true; break;
-        case 'q': quiet = true; break;
-        case 'h': fputs(usage, stdout); return 0;
-        default: fputs(usage, stderr); return 2;
-        }
-    }
-    if (optind == argc)
+    struct options o = {0};
+    int status;
+    if (!opt_parse(&verb, argc, argv, &o, &status))
+        return status;
+    for (uint32_t i = 0; i < o.names.n; i++)
+        if (!pull_lookup(o.names.item[i]))
+            return opt_wrong(&verb, "no model is known as \"%.100s\" (`ffwd pull` lists the names)", o.names.item[i]);
+    if (o.names.n == 0)
         return list_models();
-    for (int i = optind; i < argc; i++) {
+    for (uint32_t i = 0; i < o.names.n; i++) {
         struct err e = {0};
-        if (!pull_lookup(argv[i])) {
-            fprintf(stderr, "ffwd pull: no model is known as \"%s\"; `ffwd pull` lists the names\n", argv[i]);
-            return 2;
-        }
-        if (pull_one(argv[i], quiet, check, &e) != ST_OK)
-            return fail(&e);
+        if (pull_one(o.names.item[i], o.quiet, o.check, &e) != ST_OK)
+            return cli_fail(&e);
     }
-    return 0;
+    return cli_flush();
 }

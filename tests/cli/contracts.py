@@ -43,9 +43,10 @@ def test_wrong_usage_is_status_2():
     ffwd("frobnicate").fails(2, "frobnicate")
     ffwd("help", "frobnicate").fails(2, "frobnicate")
     for verb in VERBS:
-        if verb != "pull":
-            ffwd(verb, "--frobnicate").fails(2, "--frobnicate", f"ffwd help {verb}")
-            ffwd(verb, "word").fails(2, "word")
+        ffwd(verb, "--frobnicate").fails(2, "--frobnicate", f"ffwd help {verb}")
+        ffwd(verb, "word").fails(2, "word", f"ffwd help {verb}")
+    ffwd("pull", "--quiet=1").fails(2, "--quiet")
+    ffwd("pull", *["smollm2"] * 17).fails(2, "NAME", "16")
     ffwd("run", "-m").fails(2, "-m", "FILE")
     ffwd("run", "-p", "x", "--temp", "hot").fails(2, "--temp", "hot")
     ffwd("run", "-p", "x", "--temp", "nan").fails(2, "--temp")
@@ -202,6 +203,17 @@ def test_run_refuses_a_prompt_beyond_the_context():
         assert len(re.findall(r"\d+", ended.err)) >= 2, f"both counts: {ended}"
 
 
+def test_without_n_a_reply_takes_what_the_context_holds():
+    model = any_model()
+    for ctx in (64, 512):
+        got = ffwd("run", "-m", model, "--ctx", ctx, "--raw", "-p", "the sea and the king", "--json").ok().json
+        total = got["usage"]["prompt_tokens"] + got["usage"]["completion_tokens"]
+        assert total == ctx if got["finish_reason"] == "length" else total < ctx, got
+    ffwd("run", "-m", model, "--ctx", "64", "--raw", "-p", "the sea", "-n", "512").fails(1, "512", "64")
+    ended = ffwd("chat", "-m", model, "--ctx", "128", stdin=b"the sea\n").ok()
+    assert "first token" in ended.err, ended
+
+
 def test_run_ends_in_order_when_interrupted():
     model = need(SMOLLM2, "SmolLM2 is not in the cache")
     child = subprocess.Popen([FFWD, "run", "-m", model, "--raw", "-p", "1 2 3 4 5 6 7", "-n", "2000", "--json"],
@@ -263,8 +275,8 @@ def read_until(fd, what, seconds=20):
 # ------------------------------------------------------------------------------------------------------------- serve
 
 
-def start_server(*more):
-    child = subprocess.Popen([FFWD, "serve", "-m", any_model(), "--host", "127.0.0.1", *more],
+def start_server(*more, model=None):
+    child = subprocess.Popen([FFWD, "serve", "-m", model or any_model(), "--host", "127.0.0.1", *more],
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     line = child.stderr.readline().decode()
     found = re.fullmatch(r"listening on (http://127\.0\.0\.1:(\d+))\n", line)
@@ -285,16 +297,24 @@ def test_serve_until_a_signal():
 
 
 def test_serve_ends_at_once_at_the_second_signal():
-    child, url, _ = start_server("--port", "0")
-    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=10) as client:
-        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")  # and no more
-        time.sleep(0.3)
+    model = need(SMOLLM2, "SmolLM2 is not in the cache")
+    child, url, port = start_server("--port", "0", model=model)
+    body = json.dumps({"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True}).encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        until = time.monotonic() + 10
+        while True:
+            with urllib.request.urlopen(url + "/health", timeout=10) as reply:
+                if json.load(reply)["running"] == 1:
+                    break
+            assert time.monotonic() < until, "the request does not begin"
+            time.sleep(0.05)
         child.send_signal(signal.SIGTERM)
-        time.sleep(0.8)
-        if child.poll() is None:  # still waiting for that client
-            child.send_signal(signal.SIGTERM)
-        child.communicate(timeout=10)
-    assert child.returncode in (0, -signal.SIGTERM), child.returncode
+        time.sleep(1.0)
+        assert child.poll() is None, "the first signal should have let the request run on"
+        child.send_signal(signal.SIGTERM)
+        _, err = child.communicate(timeout=3)
+    assert child.returncode == -signal.SIGTERM and b"stopping" in err, (child.returncode, err)
 
 
 def test_serve_says_when_the_port_is_taken():
@@ -345,8 +365,9 @@ def test_perplexity_shape():
     whole = ffwd("perplexity", "-m", model, "-f", text, "--json").ok().json
     assert whole["windows"] == 1 and whole["scored"] == whole["tokens"] - 1 and whole["nll"] > 0
     parts = ffwd("perplexity", "-m", model, "-f", text, "--ctx", "16", "--json").ok().json
-    assert parts["windows"] > 1 and parts["scored"] == parts["tokens"] - parts["windows"] + parts["bos"] * (
-        parts["windows"] - 1), parts
+    assert parts["windows"] > 1 and parts["scored"] == parts["tokens"] - 1, parts
+    least = ffwd("perplexity", "-m", model, "-f", text, "--ctx", "2", "--json").ok().json
+    assert least["windows"] == least["scored"] == least["tokens"] - 1, least
     by_stdin = ffwd("perplexity", "-m", model, "-f", "-", "--json", stdin=open(text, "rb").read()).ok().json
     assert by_stdin == whole
     assert "scored" in ffwd("perplexity", "-m", model, "-f", text).ok().out

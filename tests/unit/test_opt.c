@@ -97,6 +97,28 @@ static void a_list_has_an_end(void **state)
     assert_int_equal(status, 2);
 }
 
+static void words_need_a_place_in_the_table(void **state)
+{
+    (void)state;
+    static const struct opt with_words[] = {
+        {"flag", 'f', OPT_FLAG, offsetof(struct options, flag), 0, 0, NULL, "a flag"},
+        {NULL, 0, OPT_LIST, offsetof(struct options, list), 0, 0, "NAME", "names"},
+    };
+    static const struct opt_verb words = {"words", "About.", "[NAME...]", with_words, 2};
+    char name[] = "words", one[] = "one=1", flag[] = "-f", two[] = "", wrong[] = "--none", minus[] = "-";
+    char *good[] = {name, one, flag, two}, *bad[] = {name, one, wrong}, *dash[] = {name, minus};
+    struct options o = {0};
+    int status = -1;
+    assert_true(opt_parse(&words, 4, good, &o, &status));
+    assert_true(o.flag && o.list.n == 2);
+    assert_string_equal(o.list.item[0], "one=1");
+    assert_string_equal(o.list.item[1], "");
+    assert_false(opt_parse(&words, 3, bad, &o, &status));
+    assert_int_equal(status, 2);
+    assert_false(opt_parse(&words, 2, dash, &o, &status));
+    assert_int_equal(status, 2);
+}
+
 static void lists_of_ids(void **state)
 {
     (void)state;
@@ -123,6 +145,7 @@ int main(void)
         cmocka_unit_test(values_land_where_the_table_says),
         cmocka_unit_test(wrong_usage_is_refused),
         cmocka_unit_test(a_list_has_an_end),
+        cmocka_unit_test(words_need_a_place_in_the_table),
         cmocka_unit_test(lists_of_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
