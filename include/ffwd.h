@@ -12,7 +12,8 @@
  *     ffwd_params_init(&p);
  *     p.prompt = ids, p.prompt_n = n;
  *     ffwd_request *rq = ffwd_start(en, &p, &err);
- *     for (ffwd_event ev; ffwd_next(rq, &ev, -1) == 1 && ev.kind != FFWD_END;)
+ *     ffwd_event ev = {0};
+ *     while (ev.kind != FFWD_END && ffwd_next(rq, &ev, -1) == 1)
  *         fwrite(ev.text, 1, ev.text_n, stdout);
  *     ffwd_finish(rq, NULL);
  *

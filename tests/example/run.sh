@@ -37,6 +37,10 @@ check "the example compiles as an application would" compile examples/hello.c "$
 printf '#include <ffwd.h>\nint main(void) { return ffwd_version()[0] == 0; }\n' >"$top/small.c"
 check "the header needs nothing before it" compile "$top/small.c" "$top/small"
 check "a library call works" "$top/small"
+sed -n 's/^ \*     //p' include/ffwd.h >"$top/fragment.inc"
+check "the example in the header compiles" ${CC:-gcc} -std=c11 -Wall -Wextra -Werror -Iinclude -I"$top" \
+    tests/example/fragment.c -o "$top/fragment"
+check "and writes text that comes with the end" test "$("$top/fragment")" = onetwo
 "$top/hello" "$top/nothing.gguf" x >"$top/said" 2>&1
 check "a missing model is a failure" test $? -eq 1
 check "that names the file" grep -q nothing.gguf "$top/said"

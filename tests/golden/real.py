@@ -14,8 +14,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Files elsewhere than in the cache are named by SMOLLM2 and GEMMA.
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ffwd", "models")
 NEAR = 0.5
+END = {"smollm2": (0, 2), "gemma3": (1, 106)}  # <|endoftext|>, <|im_end|>; <eos>, <end_of_turn>
 passed = failed = 0
 
 
@@ -60,6 +62,7 @@ def perplexity(name, model, rec):
 
 
 def greedy(name, model, rec):
+    """All recorded steps, unless the recording itself ends the reply: at an end token, which `ids` does not list."""
     out = ffwd("run", "-m", model, "-p", rec["prompt"], "--raw", "-n", str(len(rec["ids"])), "--json")
     check(f"{name}: ids of {rec['prompt']!r}", out["prompt_ids"] == rec["prompt_ids"])
     for i, (got, want) in enumerate(zip(out["ids"], rec["ids"])):
@@ -67,13 +70,19 @@ def greedy(name, model, rec):
             near = rec["margins"][i] < NEAR and got == rec["second"][i]
             check(f"{name}: {rec['prompt']!r} leaves the recording at step {i}, margin {rec['margins'][i]}", near)
             return
-    check(f"{name}: {rec['prompt']!r} equals the recording for {len(out['ids'])} steps", len(out["ids"]) > 0)
+    steps = len(out["ids"])
+    whole = steps == len(rec["ids"]) and out["finish_reason"] == "length"
+    ended = steps < len(rec["ids"]) and out["finish_reason"] == "stop" and (
+        rec["ids"][steps] in END[name] or (rec["margins"][steps] < NEAR and rec["second"][steps] in END[name]))
+    check(f"{name}: {rec['prompt']!r} equals the recording for {steps} of {len(rec['ids'])} steps"
+          f"{', to its end token' if ended else ''}", whole or ended)
 
 
 def main():
-    models = {"smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf", "gemma3": "gemma-3-270m-q4_k_m.gguf"}
+    models = {"smollm2": ("SMOLLM2", "SmolLM2-135M-Instruct.Q4_1.gguf"), "gemma3": ("GEMMA", "gemma-3-270m-q4_k_m.gguf")}
     for name in sys.argv[2:] or models:
-        path = os.path.join(CACHE, models[name])
+        variable, file = models[name]
+        path = os.environ.get(variable) or os.path.join(CACHE, file)
         with open(os.path.join(HERE, "real", name + ".json"), encoding="utf-8") as f:
             rec = json.load(f)
         positions(name, path, rec["perplexity"])

@@ -2,6 +2,7 @@
 import json
 import math
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
@@ -128,6 +129,35 @@ def test_eight_at_once_say_what_each_says_alone(server):
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(ask, range(8)))
     assert together == [ask(i) for i in range(8)]
+
+
+def test_eight_streams_and_one_that_leaves():
+    """Seven readers get what each gets alone, while the eighth hangs up in the middle of its reply."""
+    leaver, together_now = 3, threading.Barrier(8)
+    s = Server("--rows", "8")
+
+    def ask(i, leave):
+        text = ""
+        with chat(s, messages=[{"role": "user", "content": f"Tell me about the number {i}."}], temperature=1.0, seed=i,
+                  max_tokens=700 if leave else 40, stream=True, extra_body={"ignore_eos": True}) as stream:
+            for n, chunk in enumerate(stream):
+                text += chunk.choices[0].delta.content or ""
+                if leave and n == 10:
+                    break  # and the connection is closed
+        return text
+
+    def at_once(i):
+        together_now.wait(60)
+        return ask(i, i == leaver)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(at_once, range(8)))
+        assert s.load_becomes(0, 0, 5), "the request of the client that left runs on"
+        alone = [ask(i, False) for i in range(8)]
+        assert alone.pop(leaver).startswith(together.pop(leaver))
+        assert together == alone and len(set(alone)) == 7
+    finally:
+        assert s.stop() == 0
 
 
 def test_chat_logprobs(server):
