@@ -55,9 +55,9 @@ static enum status check_request(const struct engine *en, const struct request *
                        "the prompt has %u tokens and max_tokens is %u, the context holds %u together", rq->prompt_n,
                        rq->max_tokens, context);
     TRY(sample_check(&rq->sampling, e));
-    if (rq->logprobs > 21)
-        return err_set(e, ST_ARGUMENT, "logprobs", "at most 20 alternatives a token can be reported, not %u",
-                       rq->logprobs - 1);
+    if (rq->logprobs > LIMIT_LOGPROBS + 1)
+        return err_set(e, ST_ARGUMENT, "logprobs", "at most %u alternatives a token can be reported, not %u",
+                       LIMIT_LOGPROBS, rq->logprobs - 1);
     if (rq->stops_n && !en->has_words)
         return err_set(e, ST_ARGUMENT, "stop", "stop strings need a tokenizer, this engine has none");
     return ST_OK;

@@ -29,49 +29,53 @@ static void fill_event(struct event *ev, const struct row *r, bool first)
         ev->top[i] = (struct event_logprob){r->top[i].id, r->top[i].logprob};
 }
 
-/* Publishes the first `n` bytes of the row's text, in as many events as it takes; one at least if `first`. False when
- * the ring would not keep a cell for the end. */
-static bool publish(struct engine *en, struct row *r, uint32_t n, bool first)
+/* Publishes what is certain, in as many events as it takes, one at least for a new id. False when there is more than the
+ * ring has room for; one cell is kept for the end. */
+static bool publish(struct engine *en, struct row *r)
 {
-    while (n || first) {
+    for (; r->certain || r->untold; r->untold = false) {
         if (slot_room(r->slot) < 2)
             return false;
         struct event *ev = slot_next(r->slot);
-        fill_event(ev, r, first);
-        ev->text_n = emit_whole(r->stops.text, n, LIMIT_EVENT_BYTES);
+        fill_event(ev, r, r->untold);
+        ev->text_n = emit_whole(r->stops.text, r->certain, LIMIT_EVENT_BYTES);
         memcpy(ev->text, r->stops.text, ev->text_n);
-        n -= ev->text_n;
+        r->certain -= ev->text_n;
         stop_take(&r->stops, ev->text_n);
         slot_publish(r->slot);
-        first = false;
+        engine_news(en, r->slot);
     }
-    engine_news(en, r->slot);
     return true;
 }
 
-/* Detokenise, look for stop strings, publish what is certain. */
-static bool publish_token(struct engine *en, struct row *r, const struct stop_rule **hit)
+/* Looks for stop strings in some more text. */
+static void look(struct row *r, const char *text, size_t n)
 {
-    *hit = NULL;
-    if (!en->has_words)
-        return publish(en, r, 0, true);
+    r->hit = stop_feed(&r->stops, text, n);
+    r->certain = r->hit ? r->stops.text_n : stop_certain(&r->stops);
+}
+
+void emit_more(struct engine *en, struct row *r)
+{
     char chunk[STOP_FEED];
-    bool first = true;
-    size_t n = en->words.put(r->stream, r->chosen, chunk, sizeof chunk);
-    do {
-        *hit = stop_feed(&r->stops, chunk, n);
-        if (!publish(en, r, *hit ? r->stops.text_n : stop_certain(&r->stops), first))
-            return false;
-        first = false;
-        n = *hit ? 0 : en->words.more(r->stream, chunk, sizeof chunk);
-    } while (n);
-    return true;
+    for (;;) {
+        if (!publish(en, r))
+            return;
+        size_t n = en->has_words && !r->hit ? en->words.more(r->stream, chunk, sizeof chunk) : 0;
+        if (!n)
+            break;
+        look(r, chunk, n);
+    }
+    r->telling = false;
+    if (r->hit)
+        row_end(en, r, FINISH_STOP, NULL, r->hit);
+    else if (r->n - r->prompt_n == r->max_tokens)
+        row_end(en, r, FINISH_LENGTH, NULL, NULL);
 }
 
 void emit_chosen(struct engine *en, struct row *r)
 {
     struct err e;
-    const struct stop_rule *hit;
     if (atomic_load(&r->slot->cancelled)) {
         err_set(&e, ST_CANCELLED, "", "the request was cancelled");
         row_end(en, r, FINISH_CANCELLED, &e, NULL);
@@ -86,12 +90,12 @@ void emit_chosen(struct engine *en, struct row *r)
     r->ids[r->n++] = r->chosen;
     if (en->has_words && !r->ignore_eos && en->words.ends(en->words.ctx, r->chosen)) {
         row_end(en, r, FINISH_STOP, NULL, NULL);
-    } else if (!publish_token(en, r, &hit)) {
-        err_set(&e, ST_UNSUPPORTED, "", "the text of token %d is too long", (int)r->chosen);
-        row_end(en, r, FINISH_ERROR, &e, NULL);
-    } else if (hit) {
-        row_end(en, r, FINISH_STOP, NULL, hit);
-    } else if (r->n - r->prompt_n == r->max_tokens) {
-        row_end(en, r, FINISH_LENGTH, NULL, NULL);
+        return;
     }
+    r->telling = r->untold = true;
+    if (en->has_words) {
+        char chunk[STOP_FEED];
+        look(r, chunk, en->words.put(r->stream, r->chosen, chunk, sizeof chunk));
+    }
+    emit_more(en, r);
 }

@@ -1,6 +1,9 @@
 /*
  * emit: what becomes of a chosen token. The order of the rules is fixed: abort → end token → detokenise → stop strings →
  * max_tokens → reader gone.
+ *
+ * A token's text may be longer than the ring has room for, if the vocabulary is strange. Then the row is `telling`: it
+ * takes no part in steps until the reader has made room for all of it, so the text is the same however slow the reader.
  */
 #ifndef ENGINE_EMIT_H
 #define ENGINE_EMIT_H
@@ -9,6 +12,9 @@
 
 /* Publishes r->chosen, or ends the row, or both. */
 void emit_chosen(struct engine *en, struct row *r);
+
+/* Goes on with a row that is telling; then the rules that follow, so it may end. */
+void emit_more(struct engine *en, struct row *r);
 
 /* Up to `cap` bytes of whole characters of s[0, n); at least 1 when n is not 0. */
 uint32_t emit_whole(const char *s, uint32_t n, uint32_t cap);

@@ -38,27 +38,18 @@ static void obey(struct engine *en)
         struct slot *s = slot_find(&en->slots, c.id, SLOT_ENGINE);
         if (c.kind == COMMAND_SUBMIT)
             row_begin(en, s);
-        /* A cancel may come after the end, even when the slot has been taken again but not yet submitted: ROW_OUT. */
-        else if (s && s->row.state != ROW_OUT)
+        else if (s) /* not NULL, so it did not come after the end */
             end_cancelled(en, &s->row, "the request was cancelled");
     }
 }
 
-/* True when a row that waited for its reader can go on: readers clear `paused` when they made room. */
-static bool reader_came_back(const struct engine *en)
-{
-    for (uint32_t i = 0; i < en->rows.n; i++)
-        if (!atomic_load(&en->rows.at[i]->slot->paused))
-            return true;
-    return false;
-}
-
 /* `asleep` is set before looking once more for work, and clients look at it after they left some: one of the two sees
- * the other. */
+ * the other. When the engine gets here every row waits for its reader, in the line too: any other would have been
+ * started, or kept there by one that had something to do. */
 static void sleep_until_rung(struct engine *en)
 {
     atomic_store(&en->asleep, true);
-    if (!queue_ready(&en->queue) && !atomic_load(&en->stopping) && !reader_came_back(en)) {
+    if (!queue_ready(&en->queue) && !atomic_load(&en->stopping) && !row_reader_came_back(en)) {
         struct pollfd p = {.fd = en->bell, .events = POLLIN};
         poll(&p, 1, en->rows.n + en->line.n ? (int)(ENGINE_STALL_LOOK_S * 1000) : -1);
     }
@@ -90,6 +81,7 @@ static void *engine_main(void *arg)
         en->now = clock_seconds();
         obey(en);
         row_check_stalls(en);
+        row_tell(en);
         row_admit(en);
         bool worked = step_run(en);
         notify_flush(&en->notify);

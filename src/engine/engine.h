@@ -61,7 +61,7 @@ struct request {
     uint32_t stops_n;            /* at most LIMIT_STOPS */
     bool ignore_eos;             /* keep going past end tokens (benchmarks) */
     bool keep_special;           /* control tokens appear in the text */
-    uint32_t logprobs;           /* alternatives per token to report, plus 1; 0 = none. At most 21 */
+    uint32_t logprobs;           /* alternatives per token to report, plus 1; 0 = none. At most LIMIT_LOGPROBS + 1 */
 };
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_CANCELLED };
@@ -76,7 +76,8 @@ struct event_logprob {
 
 /* EVENT_TOKEN: one chosen token, and the text that became certain with it (possibly none, never half a character; text
  * that could still be the beginning of a stop string is held back). EVENT_END: the last event; `text` is what was still
- * held back. A token whose text does not fit one event is followed by further EVENT_TOKENs with id -1. */
+ * held back. A token whose text does not fit one event is followed by further EVENT_TOKENs with id -1; where the
+ * text is cut does not depend on the reader. */
 struct event {
     enum event_kind kind;
     tok_id id;
@@ -84,7 +85,7 @@ struct event {
     char text[LIMIT_EVENT_BYTES];
     float logprob;                      /* of the chosen token: raw log-softmax; 0 unless asked */
     uint32_t top_n;
-    struct event_logprob top[20];
+    struct event_logprob top[LIMIT_LOGPROBS];
 };
 
 struct request_usage {

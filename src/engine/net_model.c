@@ -32,7 +32,9 @@ static void model_release(void *ctx)
     free(n);
 }
 
-/* A reply continues its prompt, so a first space is kept (`inner`). */
+/* A reply continues its prompt, so a first space is kept (`inner`). Chat models with a SentencePiece vocabulary may
+ * begin their replies with a word that has one, and then the reply begins with a space; after templates that end in a
+ * line break (Gemma) they do not. */
 static enum status words_open(const void *ctx, bool special, void **stream, struct err *e)
 {
     struct tok_stream *s = NULL;

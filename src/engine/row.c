@@ -1,6 +1,7 @@
 /* row: see row.h. From the waiting line to the end. */
 #include <string.h>
 
+#include "engine/emit.h"
 #include "engine/inside.h"
 
 /* --- lists ----------------------------------------------------------------------------------------------------------- */
@@ -42,7 +43,9 @@ void row_begin(struct engine *en, struct slot *s)
     r->n = r->prompt_n;
     r->admitted = r->first = r->stalled = 0;
     r->steps = r->heads = r->take = 0;
-    r->wants_head = false;
+    r->wants_head = r->telling = r->untold = false;
+    r->certain = 0;
+    r->hit = NULL;
     row_list_add(&en->line, r);
     count_rows(en);
 }
@@ -106,7 +109,8 @@ void row_admit(struct engine *en)
 {
     for (uint32_t i = 0; i < en->line.n;) {
         struct row *r = en->line.at[i];
-        if (!row_can_publish(r, en->now)) { /* put back while its reader slept: it does not hold up the others */
+        /* Put back while its reader slept: it does not hold up the others. */
+        if (!row_can_publish(r, en->now) || r->telling) {
             i++;
             continue;
         }
@@ -156,6 +160,29 @@ bool row_can_publish(struct row *r, double now)
     return true;
 }
 
+bool row_reader_came_back(const struct engine *en)
+{
+    const struct row_list *lists[] = {&en->rows, &en->line};
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < lists[k]->n; i++)
+            if (!atomic_load(&lists[k]->at[i]->slot->paused))
+                return true;
+    return false;
+}
+
+static void tell_list(struct engine *en, struct row_list *l)
+{
+    for (uint32_t i = l->n; i-- > 0;)
+        if (l->at[i]->telling && row_can_publish(l->at[i], en->now))
+            emit_more(en, l->at[i]);
+}
+
+void row_tell(struct engine *en)
+{
+    tell_list(en, &en->rows);
+    tell_list(en, &en->line);
+}
+
 static void check_list(struct engine *en, struct row_list *l)
 {
     for (uint32_t i = l->n; i-- > 0;) {
@@ -187,7 +214,9 @@ static void last_text(struct engine *en, struct row *r, enum finish finish, cons
     if (!en->has_words || stop || finish == FINISH_CANCELLED)
         return;
     char tail[64];
-    memcpy(ev->text, r->stops.text, r->stops.text_n); /* less than a stop string, so it fits */
+    if (r->telling || r->stops.text_n >= LIMIT_STOP_BYTES)
+        BUG("an end before %u bytes of text were out", r->stops.text_n);
+    memcpy(ev->text, r->stops.text, r->stops.text_n); /* the beginning of a stop string */
     ev->text_n = r->stops.text_n;
     for (size_t n; (n = en->words.flush(r->stream, tail, sizeof tail)) > 0;) {
         if (n > LIMIT_EVENT_BYTES - ev->text_n)

@@ -14,8 +14,7 @@
 #include "engine/net.h"
 #include "engine/stops.h"
 
-#define ROW_ARENA (64u << 10) /* bytes of one request's arena */
-#define ROW_KEEP_IDS 65536u   /* ids of an ended request beyond this give their pages back */
+#define ROW_KEEP_IDS 65536u /* ids of an ended request beyond this give their pages back */
 
 enum row_state { ROW_OUT, ROW_WAITING, ROW_RUNNING };
 
@@ -44,6 +43,11 @@ struct row {
     uint32_t stalled_tail;  /* how much had been read then */
     uint32_t steps, heads;
 
+    /* the text of the last id, while not all of it is out: then the row neither runs nor starts (emit.h) */
+    bool telling, untold;   /* some is left; the event that carries the id is */
+    uint32_t certain;       /* bytes of stops.text that may go */
+    const struct stop_rule *hit; /* the stop string that follows them; NULL = none */
+
     /* this step's */
     uint32_t take;          /* ids it feeds */
     bool wants_head;
@@ -51,7 +55,7 @@ struct row {
     struct err err;
     tok_id chosen;
     float logprob;
-    struct sample_logprob top[20];
+    struct sample_logprob top[LIMIT_LOGPROBS];
 };
 
 /* Rows in order of arrival. */
@@ -75,8 +79,15 @@ void row_put_back(struct engine *en, struct row *r);
 /* The row whose blocks go first when they run out: one that cannot run anyway, otherwise the youngest. */
 struct row *row_victim(struct engine *en);
 
-/* True when the ring takes whatever a step may publish; otherwise the reader will wake the engine. */
+/* True when the ring has room for what a step publishes; otherwise the reader will wake the engine. */
 bool row_can_publish(struct row *r, double now);
+
+/* True when a row that waited for its reader, running or put back, can go on: readers clear `paused` when they made
+ * room. */
+bool row_reader_came_back(const struct engine *en);
+
+/* Goes on with the text of rows that are telling and have room again. */
+void row_tell(struct engine *en);
 
 /* Ends rows whose reader has not read for too long. */
 void row_check_stalls(struct engine *en);

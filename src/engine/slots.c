@@ -15,7 +15,8 @@ enum status slot_table_init(struct slot_table *t, uint32_t n, struct err *e)
     t->n = n;
     for (uint32_t i = 0; i < n; i++) {
         atomic_init(&t->at[i].fd, -1);
-        arena_init(&t->at[i].row.arena, ROW_ARENA);
+        atomic_init(&t->at[i].generation, 1);
+        arena_init(&t->at[i].row.arena, LIMIT_ROW_ARENA);
     }
     return ST_OK;
 }
@@ -39,7 +40,7 @@ void slot_table_release(struct slot_table *t, const struct engine_words *words)
 static enum status make_lasting(struct slot *s, struct err *e)
 {
     if (!s->events)
-        s->events = calloc(RING_CELLS, sizeof *s->events);
+        s->events = calloc(LIMIT_EVENTS, sizeof *s->events);
     if (!s->events)
         return err_set(e, ST_NO_MEMORY, "", "no memory for the events of a request");
     if (atomic_load(&s->fd) < 0)
@@ -70,14 +71,20 @@ struct slot *slot_claim(struct slot_table *t, struct err *e)
     atomic_store(&s->head, 0);
     atomic_store(&s->tail, 0);
     s->result = (struct request_result){0};
-    if (atomic_fetch_add(&s->generation, 1) == UINT32_MAX)
-        atomic_store(&s->generation, 1); /* 0 would make an id of 0 */
     return s;
 }
 
 void slot_drop(struct slot *s, uint32_t owner)
 {
-    atomic_fetch_and(&s->owners, ~owner);
+    uint32_t all = atomic_load(&s->owners), left;
+    do {
+        left = all & ~owner;
+    } while (!atomic_compare_exchange_weak(&s->owners, &all, left ? left : SLOT_LEAVING));
+    if (left)
+        return;
+    uint32_t generation = atomic_load(&s->generation);
+    atomic_store(&s->generation, generation == UINT32_MAX ? 1 : generation + 1);
+    atomic_store(&s->owners, 0);
 }
 
 request_id slot_id(const struct slot_table *t, const struct slot *s)
@@ -91,19 +98,20 @@ struct slot *slot_find(const struct slot_table *t, request_id id, uint32_t owner
     if (i >= t->n)
         return NULL;
     struct slot *s = &t->at[i];
-    return atomic_load(&s->generation) == id >> 32 && (atomic_load(&s->owners) & owner) ? s : NULL;
+    /* In this order: an owner that was seen before the generation was is one of that generation. */
+    return (atomic_load(&s->owners) & owner) && atomic_load(&s->generation) == id >> 32 ? s : NULL;
 }
 
 uint32_t slot_room(const struct slot *s)
 {
-    return RING_CELLS - (atomic_load_explicit(&s->head, memory_order_relaxed) - atomic_load(&s->tail));
+    return LIMIT_EVENTS - (atomic_load_explicit(&s->head, memory_order_relaxed) - atomic_load(&s->tail));
 }
 
 struct event *slot_next(struct slot *s)
 {
     if (!slot_room(s))
         BUG("an event for a full ring");
-    return &s->events[atomic_load_explicit(&s->head, memory_order_relaxed) % RING_CELLS];
+    return &s->events[atomic_load_explicit(&s->head, memory_order_relaxed) % LIMIT_EVENTS];
 }
 
 void slot_publish(struct slot *s)
@@ -120,7 +128,7 @@ bool slot_pop(struct slot *s, struct event *out)
 {
     if (!slot_has_event(s))
         return false;
-    *out = s->events[atomic_load_explicit(&s->tail, memory_order_relaxed) % RING_CELLS];
+    *out = s->events[atomic_load_explicit(&s->tail, memory_order_relaxed) % LIMIT_EVENTS];
     atomic_fetch_add(&s->tail, 1);
     if (out->kind == EVENT_END)
         atomic_store(&s->end_taken, true);

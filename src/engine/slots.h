@@ -2,10 +2,12 @@
  * slots: the fixed table of requests, and what client and engine share of each.
  *
  * A slot has up to two owners, the client that submitted and the engine. It is free when it has none; whoever takes it
- * next does so by compare-and-swap and moves the generation on, so an old id never reaches a new request.
+ * next does so by compare-and-swap. The last owner moves the generation on before the slot becomes free, so an old id
+ * never reaches a new request.
  *
  * Events travel in a ring with one writer (the engine) and one reader (the client). The engine lets a row take part in a
- * step only while RING_ROOM cells are free, so what a step has to say always fits.
+ * step only while RING_ROOM cells are free; text that needs more is published as the reader makes room (emit.h). The
+ * last free cell is kept for EVENT_END, so an end never waits.
  */
 #ifndef ENGINE_SLOTS_H
 #define ENGINE_SLOTS_H
@@ -15,16 +17,15 @@
 #include "engine/engine.h"
 #include "engine/row.h"
 
-#define RING_CELLS 64u /* a power of two; an event is about 700 bytes */
-#define RING_ROOM 8u   /* cells one step may need: a token's text in several events, then the end */
+#define RING_ROOM 8u /* cells that must be free before a row goes on: 2 would do, more wake the engine less often */
 
-_Static_assert(RING_CELLS <= LIMIT_EVENTS, "the ring is within the named ceiling");
+_Static_assert(!(LIMIT_EVENTS & (LIMIT_EVENTS - 1)), "head and tail wrap at 2^32, cells at LIMIT_EVENTS");
 
-enum { SLOT_CLIENT = 1, SLOT_ENGINE = 2 };
+enum { SLOT_CLIENT = 1, SLOT_ENGINE = 2, SLOT_LEAVING = 4 /* no owner any more, and not free yet */ };
 
 struct slot {
     _Atomic uint32_t owners;
-    _Atomic uint32_t generation;
+    _Atomic uint32_t generation; /* never 0, so that no id is */
     _Atomic int fd;          /* eventfd, made at first use, kept until the engine is freed; -1 = none yet */
     _Atomic bool cancelled;  /* the client asked for an end */
     _Atomic bool ended;      /* result is complete, EVENT_END is in the ring or about to be */
@@ -32,7 +33,7 @@ struct slot {
     _Atomic bool paused;     /* the engine waits for room in the ring */
 
     _Atomic uint32_t head, tail; /* events written and read so far */
-    struct event *events;        /* [RING_CELLS], made at first use */
+    struct event *events;        /* [LIMIT_EVENTS] of about 700 bytes, made at first use */
 
     struct request_result result; /* the engine's until `ended` */
     struct row row;               /* filled by engine_submit(), then the engine's */

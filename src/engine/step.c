@@ -12,14 +12,14 @@ static uint32_t due(const struct row *r)
     return r->n - r->seq->len;
 }
 
-/* 1. Collect: the rows whose readers can take what a step publishes. */
+/* 1. Collect: the rows whose readers can take what a step publishes, and have taken what the last one did. */
 static void collect(struct engine *en, struct step *st)
 {
     st->n = 0;
     for (uint32_t i = 0; i < en->rows.n; i++) {
         struct row *r = en->rows.at[i];
         r->take = 0;
-        if (row_can_publish(r, en->now))
+        if (row_can_publish(r, en->now) && !r->telling)
             st->rows[st->n++] = r;
     }
 }

@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "engine/emit.h"
+#include "engine/inside.h"
 #include "engine_client.h"
 
 static struct pool *pool;
@@ -225,12 +227,124 @@ static void test_long_token(void **state)
     assert_memory_equal(reply.text, long_text, 2000);
     assert_int_equal(reply.n, 3);
     assert_true(reply.events >= 4 + 3);
-    static char too_long[60000]; /* more than the ring holds */
-    memset(too_long, 'x', sizeof too_long - 1);
-    text[100] = too_long;
-    play("0bc.", text, NULL, 50, false);
-    assert_int_equal(reply.result.finish, FINISH_ERROR);
-    assert_int_equal(reply.result.err.code, ST_UNSUPPORTED);
+}
+
+/* A token whose text is more than the whole ring holds: the row waits for its reader in the middle of it. */
+static char huge[60001];
+
+static void fill_huge(void)
+{
+    memset(huge, 'x', sizeof huge - 1);
+}
+
+/* Plays "a0bc." to a reader that takes `each` events at a time, only when no more come; returns a hash of all events. */
+static uint64_t play_to(uint32_t each, const char *stop, uint32_t max, enum finish finish)
+{
+    static const tok_id prompt[2] = {7, 8};
+    const char *text[FAKE_VOCAB] = {[100] = huge};
+    fake_init(&fake, 200);
+    fake.next = by_script;
+    fake.text = text;
+    script = "a0bc.";
+    struct engine *en = begin((struct engine_config){.rows = 1}, true);
+    const struct request_stop s = {stop, stop ? strlen(stop) : 0};
+    struct request rq = client_request(prompt, 2, max);
+    rq.stops = &s;
+    rq.stops_n = stop != NULL;
+    request_id id = submit(en, &rq);
+    struct slot *slot = slot_find(&en->slots, id, SLOT_CLIENT);
+    uint64_t hash = 0;
+    for (bool ended = false; !ended;) {
+        struct event ev;
+        while (each < LIMIT_EVENTS && !atomic_load(&slot->paused) && !atomic_load(&slot->ended))
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        for (uint32_t i = 0; i < each && !ended && engine_wait(en, id, 60000) && engine_take(en, id, &ev, 1); i++) {
+            hash = (hash ^ (uint64_t)ev.id) * 31 + ev.text_n;
+            memcpy(reply.text + reply.text_n, ev.text, ev.text_n);
+            reply.text_n += ev.text_n;
+            reply.events++;
+            ended = ev.kind == EVENT_END;
+        }
+    }
+    engine_result(en, id, &reply.result);
+    engine_close(en, id);
+    assert_int_equal(reply.result.finish, finish);
+    end(en);
+    return hash;
+}
+
+static void expect_huge(size_t n, const char *after)
+{
+    assert_int_equal(reply.text_n, 1 + n + strlen(after));
+    assert_memory_equal(reply.text + 1, huge, n);
+    assert_memory_equal(reply.text + 1 + n, after, strlen(after));
+}
+
+static void test_huge_token(void **state)
+{
+    (void)state;
+    fill_huge();
+    static const uint32_t each[] = {LIMIT_EVENTS, RING_ROOM, 13, LIMIT_EVENTS - 1};
+    uint64_t first[4] = {0};
+    for (int i = 0; i < 4; i++) {
+        uint64_t hash[4] = {0};
+        fill_huge();
+        hash[0] = play_to(each[i], NULL, 50, FINISH_STOP);
+        expect_huge(60000, "bc");
+        hash[1] = play_to(each[i], "xy", 50, FINISH_STOP);
+        expect_huge(60000, "bc");
+        hash[2] = play_to(each[i], "xy", 2, FINISH_LENGTH);
+        expect_huge(60000, "");
+        memcpy(huge + 50000, "yes", 3);
+        hash[3] = play_to(each[i], "xyes", 2, FINISH_STOP); /* wins over the limit */
+        expect_huge(49999, "");
+        assert_string_equal(reply.result.stop, "xyes");
+        if (!i)
+            memcpy(first, hash, sizeof hash);
+        assert_memory_equal(hash, first, sizeof hash); /* and the events are the same ones */
+    }
+}
+
+/* The client leaves, or never reads, while the row is in the middle of its token. */
+static void test_huge_token_unread(void **state)
+{
+    (void)state;
+    static const tok_id prompt[2] = {7, 8};
+    const char *text[FAKE_VOCAB] = {[100] = huge};
+    for (int how = 0; how < 4; how++) {
+        fill_huge();
+        fake_init(&fake, 200);
+        fake.next = by_script;
+        fake.text = text;
+        fake.tuning.stall_ms = how == 0 ? 300 : 0;
+        script = "0bc.";
+        struct engine *en = begin((struct engine_config){.rows = 1}, true);
+        uint32_t unused = engine_kv_unused(en);
+        const struct request_stop stop = {"xy", 2};
+        struct request rq = client_request(prompt, 2, 50);
+        rq.stops = &stop;
+        rq.stops_n = 1;
+        request_id id = submit(en, &rq);
+        struct slot *slot = slot_find(&en->slots, id, SLOT_CLIENT);
+        while (!atomic_load(&slot->paused))
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        if (how == 0)
+            client_await_load(en, 0, 0);
+        else if (how == 1)
+            engine_cancel(en, id);
+        else if (how == 2)
+            engine_stop(en);
+        if (how < 3) {
+            client_finish(en, id, &reply);
+            assert_int_equal(reply.result.finish, FINISH_CANCELLED);
+            assert_in_range(reply.text_n, 20000, 40000);
+        } else {
+            engine_close(en, id);
+        }
+        client_await_load(en, 0, 0);
+        assert_int_equal(engine_kv_unused(en), unused);
+        end(en);
+    }
 }
 
 static void test_whole_characters(void **state)
@@ -357,7 +471,7 @@ static void test_refusals(void **state)
     prompt[5] = -1;
     refused(en, &rq, ST_ARGUMENT, "prompt");
     prompt[5] = 0;
-    rq.logprobs = 22;
+    rq.logprobs = LIMIT_LOGPROBS + 2;
     refused(en, &rq, ST_ARGUMENT, "logprobs");
     rq = client_request(prompt, 6, 10);
     rq.sampling.top_p = 0;
@@ -381,7 +495,7 @@ static void test_refusals(void **state)
     for (uint32_t i = 0; i < LIMIT_STOPS; i++)
         stops[i] = (struct request_stop){big, sizeof big - 1};
     rq.stops_n = LIMIT_STOPS;
-    rq.logprobs = 21;
+    rq.logprobs = LIMIT_LOGPROBS + 1;
     rq.max_tokens = 94;
     client_finish(en, submit(en, &rq), &reply);
     end(en);
@@ -476,6 +590,55 @@ static void test_wait_after_the_end(void **state)
     end(en);
 }
 
+/* --- the table of requests ------------------------------------------------------------------------------------------ */
+
+/* The id that ended is nobody's from the moment the slot is free, not only once someone has taken it again. */
+static void test_old_ids(void **state)
+{
+    (void)state;
+    struct slot_table t;
+    assert_int_equal(slot_table_init(&t, 1, NULL), ST_OK);
+    for (uint32_t order = 0; order < 3; order++) {
+        struct slot *s = slot_claim(&t, NULL);
+        request_id id = slot_id(&t, s);
+        assert_true(id != 0);
+        assert_null(slot_claim(&t, NULL));
+        assert_ptr_equal(slot_find(&t, id, SLOT_ENGINE), s);
+        slot_drop(s, order == 0 ? SLOT_ENGINE : order == 1 ? SLOT_CLIENT : SLOT_CLIENT | SLOT_ENGINE);
+        assert_true(!slot_find(&t, id, SLOT_ENGINE) == (order != 1));
+        assert_true(!slot_find(&t, id, SLOT_CLIENT) == (order != 0));
+        if (order < 2)
+            slot_drop(s, order == 0 ? SLOT_CLIENT : SLOT_ENGINE);
+        atomic_store(&s->owners, SLOT_CLIENT | SLOT_ENGINE); /* as slot_claim() does first */
+        assert_null(slot_find(&t, id, SLOT_ENGINE));
+        assert_null(slot_find(&t, id, SLOT_CLIENT));
+        atomic_store(&s->owners, 0);
+    }
+    atomic_store(&t.at[0].generation, UINT32_MAX);
+    slot_drop(slot_claim(&t, NULL), SLOT_CLIENT | SLOT_ENGINE);
+    struct slot *s = slot_claim(&t, NULL);
+    assert_true(slot_id(&t, s) == (request_id)1 << 32);
+    slot_table_release(&t, NULL);
+}
+
+/* A reader that made room is noticed before the engine sleeps, whether its row runs or was put back to the line. */
+static void test_reader_came_back(void **state)
+{
+    (void)state;
+    static struct engine en;
+    static struct slot slot[2];
+    struct row *at[2] = {&slot[0].row, &slot[1].row};
+    for (int i = 0; i < 2; i++)
+        slot[i].row.slot = &slot[i];
+    en.rows = (struct row_list){&at[0], 1};
+    en.line = (struct row_list){&at[1], 1};
+    for (int paused = 0; paused < 4; paused++) {
+        atomic_store(&slot[0].paused, paused & 1);
+        atomic_store(&slot[1].paused, paused >> 1);
+        assert_true(row_reader_came_back(&en) == (paused != 3));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +646,8 @@ int main(void)
         cmocka_unit_test(test_end_token),     cmocka_unit_test(test_stop_strings),
         cmocka_unit_test(test_stop_strings_straddle), cmocka_unit_test(test_hold_back),
         cmocka_unit_test(test_long_token),    cmocka_unit_test(test_whole_characters),
+        cmocka_unit_test(test_huge_token),    cmocka_unit_test(test_huge_token_unread),
+        cmocka_unit_test(test_old_ids),       cmocka_unit_test(test_reader_came_back),
         cmocka_unit_test(test_stop_cuts),     cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_bad_config),
         cmocka_unit_test(test_descriptor),    cmocka_unit_test(test_wait_after_the_end),

@@ -364,6 +364,40 @@ static void test_slow_reader_gives_blocks(void **state)
     pool_free(pool);
 }
 
+static tok_id long_at_150(const tok_id *ids, uint32_t n)
+{
+    (void)ids;
+    return n == 150 ? 100 : (tok_id)(n % 26);
+}
+
+/* The same in the middle of a token that fills the ring many times over: its text goes on where it was. */
+static void test_slow_reader_of_a_huge_token(void **state)
+{
+    (void)state;
+    static char huge[60001];
+    static const char *text[FAKE_VOCAB] = {[100] = huge};
+    memset(huge, 'x', sizeof huge - 1);
+    struct pool *pool = threads(1);
+    fake_init(&fake, 300);
+    fake.next = long_at_150;
+    fake.text = text;
+    struct engine *en = begin(pool, (struct engine_config){.rows = 2, .context = 256, .kv_budget = 40 << 10});
+    client_prompt(prompts[0], 150, 0);
+    client_prompt(prompts[1], 20, 1);
+    struct request slow = client_request(prompts[0], 150, 3), quick = client_request(prompts[1], 20, 230);
+    request_id id = submit(en, &slow);
+    client_finish(en, submit(en, &quick), &replies[1]);
+    assert_true(client_right(&fake, &quick, &replies[1]));
+    client_await_load(en, 0, 1);
+    client_finish(en, id, &replies[0]);
+    assert_true(client_right(&fake, &slow, &replies[0]));
+    assert_int_equal(replies[0].text_n, 60002);
+    assert_memory_equal(replies[0].text, huge, 60000);
+    assert_string_equal(replies[0].text + 60000, "vw");
+    end(en);
+    pool_free(pool);
+}
+
 /* --- leaving --------------------------------------------------------------------------------------------------------- */
 
 static void test_close_while_running(void **state)
@@ -602,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_last_row),     cmocka_unit_test(test_poison),       cmocka_unit_test(test_full_queue),
         cmocka_unit_test(test_unclosed),     cmocka_unit_test(test_full_ring),
         cmocka_unit_test(test_unread),       cmocka_unit_test(test_slow_reader_gives_blocks),
+        cmocka_unit_test(test_slow_reader_of_a_huge_token),
         cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_free_while_running),  cmocka_unit_test(test_anything),
         cmocka_unit_test(test_client_threads),
