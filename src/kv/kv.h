@@ -50,13 +50,12 @@ size_t kv_position_bytes(const struct kv_config *cfg);
 size_t kv_config_bytes(const struct kv_config *cfg); /* what a pool would reserve; SIZE_MAX when that overflows */
 size_t kv_pool_bytes(const struct kv_pool *p);       /* reserved */
 
-/* Blocks of a group: all, and those nobody holds. */
-uint32_t kv_pool_blocks(const struct kv_pool *p, uint32_t group);
+/* Blocks of a group that nobody holds; all of them, before any sequence is. */
 uint32_t kv_pool_unused(const struct kv_pool *p, uint32_t group);
 
 /* A block with one reference, or KV_NONE when the group has none left. Content is whatever was there. */
 uint32_t kv_pool_take(struct kv_pool *p, uint32_t group);
-void kv_pool_retain(struct kv_pool *p, uint32_t group, uint32_t block);
+void kv_pool_retain(struct kv_pool *p, uint32_t group, uint32_t block); /* one more holder; what a prefix cache is for */
 void kv_pool_drop(struct kv_pool *p, uint32_t group, uint32_t block); /* the last drop makes it unused */
 
 /* --- sequences ------------------------------------------------------------------------------------------------------- */
@@ -84,9 +83,6 @@ MUST_CHECK enum status kv_seq_reserve(struct kv_seq *s, uint32_t n, struct err *
 
 /* Positions [len, len + n) have been filled: they belong to the sequence now. Then drops blocks behind windows. */
 void kv_seq_commit(struct kv_seq *s, uint32_t n);
-
-/* Gives back the blocks beyond len. */
-void kv_seq_trim(struct kv_seq *s);
 
 /* Blocks that n positions take in a group without a window. */
 static inline uint32_t kv_blocks(uint32_t n)

@@ -132,11 +132,6 @@ size_t kv_pool_bytes(const struct kv_pool *p)
     return kv_config_bytes(&p->cfg);
 }
 
-uint32_t kv_pool_blocks(const struct kv_pool *p, uint32_t group)
-{
-    return p->group[group].blocks;
-}
-
 uint32_t kv_pool_unused(const struct kv_pool *p, uint32_t group)
 {
     return p->group[group].unused;

@@ -97,15 +97,6 @@ void kv_seq_commit(struct kv_seq *s, uint32_t n)
     }
 }
 
-void kv_seq_trim(struct kv_seq *s)
-{
-    uint32_t keep = kv_blocks(s->len), have = s->room / KV_BLOCK;
-    if (have <= keep)
-        return;
-    drop_entries(s, keep, have);
-    s->room = keep * KV_BLOCK;
-}
-
 struct kern_kv_view kv_view(const struct kv_seq *s, uint32_t group, uint32_t layer, uint32_t head)
 {
     const struct kv_group *gr = &s->pool->group[group];
