@@ -6,13 +6,13 @@
 # Two people in one tree: give each a folder of its own, `make BUILD=build/anna`.
 
 VERSION  := $(shell sed -n 's/^.define FFWD_VERSION "\(.*\)"/\1/p' include/ffwd.h 2>/dev/null)
-CC       ?= gcc
-AR       ?= ar
+ifeq ($(origin CC),default) # make's own default is cc; CC from the environment or the command line stays
+CC       := gcc
+endif
 BUILD    ?= build
 PREFIX   ?= /usr/local
 MACHINE  := $(shell uname -m)
 PYTHON   := build/venv/bin/python
-CARGO     = $(shell tools/setup.sh cargo)
 
 # `make run`: which model, which prompt. MODEL is a known name (`ffwd pull` lists them) or a GGUF file.
 MODEL    ?= smollm2
@@ -110,10 +110,12 @@ $(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a:
 	@echo "  AR    $@"
 	@rm -f $@ && $(AR) rcs $@ $^
 
+# The archive is as old as the beginning of its build: a source that changed meanwhile is newer and builds it again.
 $(SHIM_LIB): $(SHIM_SRC)
 	@echo "  CARGO $@ (the first time takes minutes)"
-	@env -u MAKEFLAGS RUSTC=$(dir $(CARGO))rustc $(CARGO) build --quiet --release --locked --manifest-path shim/Cargo.toml \
-	   --target-dir build/shim && touch $@
+	@cargo=$$(tools/setup.sh cargo) && began=$$(mktemp) && trap 'rm -f "$$began"' EXIT \
+	   && env -u MAKEFLAGS RUSTC="$${cargo%cargo}rustc" "$$cargo" build --quiet --release --locked \
+	      --manifest-path shim/Cargo.toml --target-dir build/shim && touch -r "$$began" $@
 
 LINK = $(CC) $(ALLFLAGS) -Wl,--gc-sections -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 
@@ -171,9 +173,9 @@ test: setup-test ## everything a change has to pass, real models included
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) test
 test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
-test-long: setup-test ## hours rather than minutes
+test-long: setup-test ## hours rather than minutes (nothing yet)
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
-test-clients: setup-test ## other projects' clients against the server
+test-clients: setup-test ## other projects' clients against the server (nothing yet)
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
 asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan

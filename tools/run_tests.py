@@ -103,8 +103,12 @@ def main():
     if tier not in ("unit", "test", "long", "clients", "asan"):
         sys.exit(__doc__)
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    env, total = environment(), [0, 0, 0]
-    for program, timeout in programs(tier):
+    env, total, times = environment(), [0, 0, 0], []
+    chosen = programs(tier)
+    if not chosen and tier in ("long", "clients"):
+        print(f"nothing to run yet: no test belongs to the tier \"{tier}\" so far\n0 passed, 0 failed")
+        return 0
+    for program, timeout in chosen:
         start = time.monotonic()
         output, why = run(program, timeout, env)
         counts = count(output, why is None)
@@ -113,13 +117,16 @@ def main():
         for i in range(3):
             total[i] += counts[i]
         skipped = f", {counts[2]} skipped" if counts[2] else ""
+        times.append((time.monotonic() - start, program))
         print(f"{'FAIL' if why else 'ok  '}  {program:<32} {counts[0]:>5} passed{skipped}  "
-              f"{time.monotonic() - start:6.1f} s{'  ' + why if why else ''}", flush=True)
+              f"{times[-1][0]:6.1f} s{'  ' + why if why else ''}", flush=True)
         notes = re.findall(r"^note:.*$", output, re.M)
         if why or os.environ.get("VERBOSE"):
             print("      | " + output.rstrip("\n").replace("\n", "\n      | "), flush=True)
         elif notes:
             print("\n".join("      " + n for n in notes), flush=True)
+    slowest = ", ".join(f"{program} {seconds:.0f} s" for seconds, program in sorted(times, reverse=True)[:5])
+    print(f"{sum(seconds for seconds, _ in times):.0f} s in all; slowest: {slowest}")
     tail = f", {total[2]} skipped" if total[2] else ""
     print(f"{total[0]} passed, {total[1]} failed{tail}")
     return 1 if total[1] or not total[0] else 0

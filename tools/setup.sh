@@ -3,20 +3,27 @@
 #
 #   tools/setup.sh build   what `make` needs
 #   tools/setup.sh test    that, and what `make test` needs
-#   tools/setup.sh cargo   prints the path of a cargo that is new enough
+#   tools/setup.sh cargo   prints the path of a cargo that is new enough, the same one each time (kept in build/cargo)
 #
-# Debian and Ubuntu: missing packages are installed when run by root; otherwise the one line to run is printed.
+# Debian and Ubuntu: missing packages are installed when run by root; otherwise the one line to run is printed. Nothing is
+# ever removed for them.
 # Anywhere else the tools and headers are looked for, and the missing ones named. Usually there is nothing to do.
 set -eu
 
-RUST_MAJOR=1 RUST_MINOR=87
+RUST_MAJOR=1 RUST_MINOR=${FFWD_RUST_MINOR:-87} # (the variable is for the tests of this script)
 BUILD="gcc libc6-dev make pkg-config ca-certificates python3 python3-pip
 libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev"
 TEST="libcmocka-dev libsimde-dev python3-venv"
 
-# Path of the first cargo whose rustc is new enough; fails when there is none.
+# What rustc-web and cargo-web cannot stand beside.
+CONFLICTS="rustc rustc-mozilla cargo cargo-mozilla rustup"
+CHOSEN=$(dirname "$0")/../build/cargo
+
+# Path of the first cargo whose rustc is new enough; fails when there is none. Two toolchains that take turns, as PATH
+# changes from one shell to the next, would each build the shim anew, so the one chosen first is tried first.
 find_cargo() {
-    for cargo in "$(command -v cargo || true)" "${HOME:-/nonexistent}/.cargo/bin/cargo" /usr/bin/cargo; do
+    for cargo in "$(cat "$CHOSEN" 2>/dev/null)" "$(command -v cargo || true)" "${HOME:-/nonexistent}/.cargo/bin/cargo" \
+        /usr/bin/cargo; do
         rustc=${cargo%cargo}rustc
         [ -n "$cargo" ] && [ -x "$cargo" ] && [ -x "$rustc" ] || continue
         version=$("$rustc" --version 2>/dev/null | sed -n 's/^rustc \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
@@ -36,21 +43,43 @@ missing_debs() {
     done
 }
 
+installed_debs() {
+    for p in "$@"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] && echo "$p"
+    done
+    true
+}
+
+# Rust from the distribution, unless an older one of its packages is in the way.
+want_rust() {
+    # shellcheck disable=SC2046,SC2086
+    old=$(echo $(installed_debs $CONFLICTS))
+    if [ -n "$old" ]; then
+        echo "ffwd needs Rust $RUST_MAJOR.$RUST_MINOR, and the packages rustc-web and cargo-web that have it conflict with what is" \
+            "installed ($old): remove that, or install a newer Rust beside it, for instance with rustup" >&2
+        exit 1
+    fi
+    want="$want rustc-web cargo-web"
+}
+
 setup_debian() {
     # shellcheck disable=SC2046,SC2086
     want=$(echo $(missing_debs $1))
-    find_cargo >/dev/null || want="$want rustc-web cargo-web"
+    find_cargo >/dev/null || want_rust
     [ -n "$want" ] || return 0
     if [ "$(id -u)" -ne 0 ]; then
         echo "ffwd needs Debian packages that are not installed. Run this line, then try again:" >&2
-        echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${want# }" >&2
+        echo "  sudo apt-get update && sudo apt-get install -y --no-remove --no-install-recommends ${want# }" >&2
         exit 1
     fi
     echo "installing: ${want# }" >&2
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq >/dev/null
     # shellcheck disable=SC2086
-    apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $want >/dev/null
+    apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-remove --no-install-recommends $want >/dev/null || {
+        echo "apt-get did not install ${want# } (it was told to remove nothing); its own words are above" >&2
+        exit 1
+    }
     find_cargo >/dev/null || {
         echo "the packages rustc-web and cargo-web did not bring Rust $RUST_MAJOR.$RUST_MINOR; install it another way" >&2
         exit 1
@@ -77,7 +106,13 @@ setup_other() {
 }
 
 case ${1:-build} in
-cargo) find_cargo ;;
+cargo)
+    find_cargo || {
+        echo "there is no cargo with Rust $RUST_MAJOR.$RUST_MINOR or newer; \`make setup\` installs one or says how" >&2
+        exit 1
+    }
+    mkdir -p "$(dirname "$CHOSEN")" && echo "$cargo" >"$CHOSEN"
+    ;;
 build) if command -v dpkg-query >/dev/null; then setup_debian "$BUILD"; else setup_other ""; fi ;;
 test) if command -v dpkg-query >/dev/null; then setup_debian "$BUILD $TEST"; else setup_other "cmocka.h"; fi ;;
 *)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The lint checks against small trees that break each rule once: a check that catches nothing protects nothing."""
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -97,8 +99,62 @@ COUNTS = [
 ]
 
 
+class Machine:
+    """tools/setup.sh in a tree of its own, on a machine made of scripts."""
+
+    def __init__(self, installed="", user=1000, cargos=()):
+        self.root = tree({})
+        self.bin = os.path.join(self.root, "bin")
+        os.makedirs(os.path.join(self.root, "tools"))
+        shutil.copy(os.path.join(ROOT, "tools/setup.sh"), os.path.join(self.root, "tools/setup.sh"))
+        self.script("bin/dpkg-query", f'for p; do :; done; case " {installed} " in *" $p "*) printf installed;; *) exit 1;; esac')
+        self.script("bin/apt-get", f'echo "$@" >>"{self.root}/apt"')
+        self.script("bin/id", f"echo {user}")
+        for folder in cargos:
+            self.script(f"{folder}/cargo", "true")
+            self.script(f"{folder}/rustc", "echo rustc 1.9999.0")
+
+    def script(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n" + text + "\n")
+        os.chmod(path, 0o755)
+
+    def run(self, word, *path):
+        """Status, stdout, stderr, what apt-get was asked for."""
+        folders = [os.path.join(self.root, p) for p in path]
+        env = {"PATH": ":".join([self.bin, *folders, os.environ["PATH"]]), "HOME": self.root, "FFWD_RUST_MINOR": "9999"}
+        r = subprocess.run(["sh", "tools/setup.sh", word], cwd=self.root, env=env, capture_output=True, text=True, check=False)
+        asked = os.path.join(self.root, "apt")
+        return r.returncode, r.stdout, r.stderr, open(asked, encoding="utf-8").read() if os.path.exists(asked) else ""
+
+
+def setup_problems():
+    code, _, err, _ = Machine().run("build")
+    if code != 1 or err.count("sudo ") != 2 or "--no-remove" not in err or "rustc-web cargo-web" not in err:
+        yield f"setup: a user is not told the line: {err}"
+    for user in (0, 1000):
+        code, _, err, asked = Machine("gcc rustc cargo", user).run("build")
+        if code != 1 or asked or err.count("\n") != 1 or "(rustc cargo)" not in err:
+            yield f"setup: the packages in the way are not named in one sentence: {err}{asked}"
+    code, _, _, asked = Machine("gcc", 0, ["a"]).run("build", "a")
+    if code != 0 or "--no-remove" not in asked or "rustc-web" in asked or " gcc " in asked or "libmd-dev" not in asked:
+        yield f"setup: {code}, apt-get was asked for {asked}"
+    machine = Machine(cargos=["a", "b"])
+    code, _, err, _ = machine.run("cargo")
+    if code != 1 or err.count("\n") != 1:
+        yield f"setup: no cargo: {code} {err}"
+    chosen = [machine.run("cargo", *path)[1] for path in (["b", "a"], ["a", "b"], ["a"], [])]
+    if chosen != [os.path.join(machine.root, "b/cargo\n")] * 4:
+        yield f"setup: cargos took turns: {chosen}"
+    os.remove(os.path.join(machine.root, "b/rustc"))
+    if machine.run("cargo", "a")[1] != os.path.join(machine.root, "a/cargo\n"):
+        yield "setup: a cargo that has gone is not replaced"
+
+
 def main():
-    failed = []
+    failed = list(setup_problems())
     for what, check, files, expected in CASES:
         more = {"paths": list(files)} if check is style.check else {}
         got = found(check, files, **more)
@@ -112,7 +168,7 @@ def main():
     if names != ["f", "g"]:
         failed.append(f"functions: {names}")
     print("\n".join(failed))
-    total = len(CASES) + len(COUNTS) + 1
+    total = len(CASES) + len(COUNTS) + 1 + 7
     print(f"{total - len(failed)} passed, {len(failed)} failed")
     return bool(failed)
 
