@@ -45,7 +45,7 @@ MUST_CHECK enum status sampler_choose(struct sampler *s, const struct sample_par
                                       const tok_id *history, size_t history_n, uint32_t position, tok_id *out,
                                       struct err *e);
 
-/* Raw log-softmax of the chosen id and the n most likely (n <= 20), in order. */
+/* Raw log-softmax of the chosen id and the n most likely (n <= LIMIT_LOGPROBS), in order. */
 struct sample_logprob {
     tok_id id;
     float logprob;

@@ -171,29 +171,13 @@ enum status sampler_choose(struct sampler *s, const struct sample_params *p, con
     return ST_OK;
 }
 
-/* Natural logarithm with the same bits everywhere, which libm does not promise: x = m × 2^e with m in [√½, √2), then
- * ln m = 2 artanh((m - 1) / (m + 1)). Below 1e-16 relative error; x is a normal positive number. */
-static double plain_log(double x)
-{
-    int e;
-    double m = frexp(x, &e);
-    if (m < 0.70710678118654752) {
-        m *= 2;
-        e--;
-    }
-    double s = (m - 1) / (m + 1), s2 = s * s, sum = 0;
-    for (int k = 25; k >= 3; k -= 2)
-        sum = (sum + 1.0 / k) * s2;
-    return 2 * s * (1 + sum) + (double)e * 0.69314718055994531;
-}
-
 void sampler_logprobs(struct sampler *s, const float *logits, tok_id chosen, float *logprob, struct sample_logprob *top,
                       uint32_t n)
 {
     uint32_t best = 0;
     float max = 0;
     s->ops->argmax(logits, s->vocab, &best, &max);
-    double base = (double)max + plain_log((double)s->ops->exp_sum(logits, s->vocab, max));
+    double base = (double)max + math_log((double)s->ops->exp_sum(logits, s->vocab, max));
     *logprob = (float)((double)logits[chosen] - base);
     uint32_t have = 0;
     for (uint32_t i = 0; i < s->vocab && n; i++) {
