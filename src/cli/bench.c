@@ -1,10 +1,10 @@
 /*
  * bench: prompt and decode speed of the forward pass, with random ids and without the engine.
  *
- * Prefill feeds --pp ids of each row, one row after the other, in steps of at most LIMIT_SPAN and takes the head of the last
- * one: a prompt fills a step by itself, so rows beside it would change nothing. Decode feeds one
- * id of each row a step and takes the head and the arg-max of every one. Both start after --depth ids, which are not
- * timed. A memory probe beside them says what the machine's memory gave at that time, since it differs from hour to hour.
+ * Prefill feeds --pp ids of each row, one row after the other, in steps of at most LIMIT_SPAN and takes the head of the
+ * last one: a prompt fills a step by itself, so rows beside it would change little. Decode feeds one id of each row a
+ * step and takes the head and the arg-max of every one. Both start after --depth ids, which are not timed. A memory probe
+ * beside them says what the machine's memory gave at that time, since it differs from hour to hour.
  */
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,8 @@ static const struct opt opts[] = {
     {"pp", 0, OPT_U32, offsetof(struct options, pp), 0, LIMIT_CONTEXT, "N", "prompt tokens to time (512); 0 = none"},
     {"tg", 0, OPT_U32, offsetof(struct options, tg), 0, LIMIT_CONTEXT, "N", "decoded tokens to time (128); 0 = none"},
     {"depth", 0, OPT_U32, offsetof(struct options, depth), 0, LIMIT_CONTEXT, "N", "tokens fed beforehand (0)"},
-    {"batch", 0, OPT_U32, offsetof(struct options, batch), 1, LIMIT_ROWS, "N", "rows: decoded together in each step, prefilled one after the other (1)"},
+    {"batch", 0, OPT_U32, offsetof(struct options, batch), 1, LIMIT_ROWS, "N",
+     "rows: decoded together in each step, prefilled one after the other (1)"},
     CLI_OPT_THREADS(struct options),
     {"reps", 0, OPT_U32, offsetof(struct options, reps), 1, MAX_REPS, "R", "timed repetitions, after one that warms (5)"},
     CLI_OPT_KV(struct options),

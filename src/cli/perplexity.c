@@ -35,8 +35,8 @@ static const struct opt opts[] = {
 };
 static const struct opt_verb verb = {
     "perplexity",
-    "Scores every token of a text after the first, in windows of --ctx tokens. The text is plain: control tokens written in it are "
-    "not meant. JSON: {tokens, scored, windows, ctx, bos, nll, ppl, top1}.",
+    "Scores every token of a text after the first, in windows of --ctx tokens. The text is plain: control tokens written "
+    "in it are not meant. JSON: {tokens, scored, windows, ctx, bos, nll, ppl, top1}.",
     "-m FILE -f TEXTFILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 struct score {

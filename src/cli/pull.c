@@ -298,7 +298,8 @@ struct options {
 
 static const struct opt opts[] = {
     {NULL, 0, OPT_LIST, offsetof(struct options, names), 0, 0, "NAME", "a model by its name in the list"},
-    {"verify", 0, OPT_FLAG, offsetof(struct options, check), 0, 0, NULL, "check the SHA-256 of files that are already there"},
+    {"verify", 0, OPT_FLAG, offsetof(struct options, check), 0, 0, NULL,
+     "check the SHA-256 of files that are already there"},
     {"quiet", 'q', OPT_FLAG, offsetof(struct options, quiet), 0, 0, NULL, "no progress on stderr"},
 };
 static const struct opt_verb verb = {

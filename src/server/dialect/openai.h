@@ -3,9 +3,9 @@
  *
  * Policy for fields (law: fail closed). What the API defines is honoured or refused by name; `user`, `metadata`,
  * `service_tier`, `prediction` and the like, which ask for nothing a client could notice, are accepted. Names the API
- * does not define are ignored, except well-known extensions of other servers that ask for a constraint, for another way of
- * choosing tokens or for another shape of the reply: those are refused, since ignoring them would look like success. Of the extensions top_k, min_p, repetition_penalty, ignore_eos and
- * chat_template_kwargs are honoured.
+ * does not define are ignored, except well-known extensions of other servers that ask for a constraint, for another way
+ * of choosing tokens or for another shape of the reply: those are refused, since ignoring them would look like success.
+ * Of the extensions top_k, min_p, repetition_penalty, ignore_eos and chat_template_kwargs are honoured.
  *
  * Parsing and writing are functions of their arguments alone, so that they are tested without a server.
  */

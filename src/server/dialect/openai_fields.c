@@ -118,7 +118,7 @@ static enum status parse_sampling(const json_t *root, struct sample_params *s, s
     TRY(http_get_int(root, "top_k", -1, INT32_MAX, &top_k, e)); /* -1 = off, as elsewhere */
     TRY(http_get_int(root, "seed", INT64_MIN, INT64_MAX, &seed, e));
     s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
-    /* No seed, null, and llama.cpp's -1 mean a fresh one, small enough to survive a client that reads numbers as doubles. */
+    /* No seed, null and llama.cpp's -1 mean a fresh one, small enough to survive a client that reads numbers as doubles. */
     s->seed = seed == -1 ? server_random(53) : (uint64_t)seed;
     return ST_OK;
 }

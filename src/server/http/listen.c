@@ -52,8 +52,8 @@ enum status http_listen(const char *host, uint16_t port, int *fd, uint16_t *boun
     if (rc != 0)
         return err_set(e, ST_ARGUMENT, "host", "cannot listen on '%.100s': %s", host, gai_strerror(rc));
     errno = EADDRNOTAVAIL;
-    /* Of a name's addresses the IPv4 one comes first: with "localhost" that is the one every client tries. Where its port is
-     * taken, another address would hide that. */
+    /* Of a name's addresses the IPv4 one comes first: of "localhost" that is the one every client tries. Where its port
+     * is taken, another address would hide that. */
     for (int pass = 0; pass < 2; pass++)
         for (struct addrinfo *a = list; a && *fd < 0 && errno != EADDRINUSE; a = a->ai_next)
             if ((a->ai_family == AF_INET) == (pass == 0))
