@@ -21,7 +21,7 @@ size_t engine_kv_bytes(const struct engine *en)
 
 uint32_t engine_kv_unused(const struct engine *en)
 {
-    return kv_pool_unused(en->kv, 0);
+    return kv_pool_available(en->kv, 0);
 }
 
 const char *finish_name(enum finish f)

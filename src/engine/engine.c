@@ -130,6 +130,8 @@ static enum status start(struct engine *en, const struct engine_config *cfg, con
     /* A slot may have a submit, its cancel, and the late cancel of the request before under way. */
     TRY(queue_init(&en->queue, 4 * en->slots.n, e));
     TRY(kv_pool_new(&en->kv, &kv, e));
+    if (!cfg->no_prefix_cache)
+        TRY(kv_tree_new(&en->tree, en->kv, e));
     TRY(make_rows(en, e));
     TRY(en->net.prepare(en->net.ctx, en->cfg.pool, en->step_tokens, en->cfg.context, e));
     en->bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -192,6 +194,7 @@ void engine_free(struct engine *en)
     mem_unmap(en->logits, engine_logits_bytes(en));
     mem_unmap(en->ids, engine_ids_bytes(en));
     slot_table_release(&en->slots, &en->words);
+    kv_tree_free(en->tree);
     kv_pool_free(en->kv);
     queue_release(&en->queue);
     en->net.release(en->net.ctx);

@@ -32,6 +32,7 @@ struct engine_config {
     uint32_t rows;               /* requests that run at the same time, 0 = 8 */
     uint32_t queue;              /* requests that wait, 0 = LIMIT_QUEUE */
     size_t kv_budget;            /* bytes; 0 = from free memory */
+    bool no_prefix_cache;        /* nothing is reused between requests (benchmarks) */
     uint32_t chunk;              /* prompt ids one row feeds in one step at most, 0 = LIMIT_SPAN */
 };
 

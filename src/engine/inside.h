@@ -19,6 +19,8 @@
 #define ENGINE_LEAST_BUDGET ((size_t)256 << 20) /* bytes of KV that are planned for when nobody says how many */
 #define ENGINE_SPARE_SLOTS 64u   /* requests that ended but whose client has not closed them yet */
 
+#define ENGINE_NAMESPACE 0u /* one model, one KV format, no adapters: ids alone tell prefixes apart */
+
 struct engine {
     /* fixed once started */
     struct engine_config cfg; /* with its defaults filled in */
@@ -42,6 +44,7 @@ struct engine {
 
     /* the engine thread's */
     struct kv_pool *kv;
+    struct kv_tree *tree;      /* prefixes that may be asked for again; NULL = none are kept */
     struct kv_seq *seqs;       /* [cfg.rows] */
     struct kv_seq **idle_seqs; /* [idle_n] */
     uint32_t idle_n;

@@ -72,7 +72,8 @@ enum status engine_plan_memory(struct engine *en, const struct engine_config *cf
 {
     TRY(fill_defaults(en, cfg, e));
     struct engine_config *c = &en->cfg;
-    *kv = (struct kv_config){.format = c->kv_format, .groups = en->net.kv_groups, .rows = c->rows, .span = c->chunk};
+    *kv = (struct kv_config){.format = c->kv_format, .groups = en->net.kv_groups, .rows = c->rows, .span = c->chunk,
+                              .cached = c->no_prefix_cache ? 0 : c->rows};
     for (uint32_t g = 0; g < kv->groups && g < KV_GROUPS; g++)
         kv->group[g] = en->net.kv_group[g];
     size_t budget = c->kv_budget ? c->kv_budget : free_budget();

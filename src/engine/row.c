@@ -42,7 +42,7 @@ void row_begin(struct engine *en, struct slot *s)
     r->arrival = en->arrivals++;
     r->n = r->prompt_n;
     r->admitted = r->first = r->stalled = 0;
-    r->steps = r->heads = r->take = 0;
+    r->steps = r->heads = r->take = r->cached = 0;
     r->wants_head = r->telling = r->untold = false;
     r->certain = 0;
     r->hit = NULL;
@@ -66,7 +66,7 @@ static bool fits(const struct engine *en, const struct row *r)
         need += all > has ? all - has : 0;
     }
     for (uint32_t g = 0; g < en->net.kv_groups; g++)
-        if (!en->net.kv_group[g].window && need > kv_pool_unused(en->kv, g))
+        if (!en->net.kv_group[g].window && need > kv_pool_available(en->kv, g))
             return false;
     return true;
 }
@@ -105,6 +105,14 @@ static bool make_way(struct engine *en)
     return false;
 }
 
+/* The longest prefix that is still there. What a row that was put back finds of itself is no reuse to report. */
+static void reuse_prefix(struct engine *en, struct row *r)
+{
+    uint32_t len = en->tree ? kv_tree_match(en->tree, ENGINE_NAMESPACE, r->ids, r->n, r->seq) : 0;
+    if (r->admitted <= 0)
+        r->cached = len;
+}
+
 void row_admit(struct engine *en)
 {
     for (uint32_t i = 0; i < en->line.n;) {
@@ -123,6 +131,7 @@ void row_admit(struct engine *en)
         row_list_remove(&en->line, r);
         r->seq = en->idle_seqs[--en->idle_n];
         r->state = ROW_RUNNING;
+        reuse_prefix(en, r);
         if (r->admitted <= 0)
             r->admitted = en->now;
         row_list_add(&en->rows, r);
@@ -236,6 +245,7 @@ static void fill_result(const struct row *r, enum finish finish, const struct er
     if (stop)
         memcpy(res->stop, stop->s, stop->n); /* shorter than the array, which is zeroed */
     res->usage = (struct request_usage){
+        .cached_tokens = r->cached,
         .prompt_tokens = r->prompt_n,
         .completion_tokens = r->n - r->prompt_n,
         .steps = r->steps,

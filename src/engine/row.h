@@ -42,6 +42,7 @@ struct row {
     double stalled;         /* since when the ring has been full; 0 = it is not */
     uint32_t stalled_tail;  /* how much had been read then */
     uint32_t steps, heads;
+    uint32_t cached;        /* prompt ids that the prefix cache had */
 
     /* the text of the last id, while not all of it is out: then the row neither runs nor starts (emit.h) */
     bool telling, untold;   /* some is left; the event that carries the id is */

@@ -136,12 +136,17 @@ static void judge(struct engine *en, struct step *st)
     pool_run(en->cfg.pool, judge_one, en, st->heads_n);
 }
 
-/* 6. Commit: what was fed belongs to the sequences now. */
-static void commit(struct step *st)
+/* 6. Commit: what was fed belongs to the sequences now, and full blocks to the prefix cache, unless the row failed. */
+static void commit(struct engine *en, struct step *st)
 {
     for (uint32_t i = 0; i < st->n; i++) {
-        kv_seq_commit(st->rows[i]->seq, st->rows[i]->take);
-        st->rows[i]->steps++;
+        struct row *r = st->rows[i];
+        if (en->tree && !(r->wants_head && r->status))
+            kv_tree_publish(en->tree, ENGINE_NAMESPACE, r->ids, r->seq, r->seq->len + r->take);
+        kv_seq_commit(r->seq, r->take);
+        if (en->tree && r->seq->len == r->prompt_n)
+            kv_tree_mark(en->tree, r->seq);
+        r->steps++;
     }
 }
 
@@ -163,7 +168,7 @@ bool step_run(struct engine *en)
     forward(en, st);
     head(en, st);
     judge(en, st);
-    commit(st);
+    commit(en, st);
     publish(en, st);
     return true;
 }

@@ -21,6 +21,7 @@
 
 #define KV_BLOCK KERN_KV_TOKENS
 #define KV_GROUPS 4u
+#define KV_NO_NODE UINT32_MAX
 #define KV_NONE UINT32_MAX /* a page-table entry whose block was dropped (behind the window) */
 
 struct kv_shape {
@@ -35,6 +36,7 @@ struct kv_config {
     uint32_t positions; /* how many positions all sequences together may hold */
     uint32_t rows;      /* sequences alive at the same time */
     uint32_t context;   /* longest sequence, in positions */
+    uint32_t cached;    /* windows of sliding groups that the prefix tree may keep beyond those of running rows */
     uint32_t span;      /* most positions a sequence reserves beyond len at once; 0 = LIMIT_SPAN. Sizes sliding groups */
 };
 
@@ -52,6 +54,9 @@ size_t kv_pool_bytes(const struct kv_pool *p);       /* reserved */
 
 /* Blocks of a group that nobody holds; all of them, before any sequence is. */
 uint32_t kv_pool_unused(const struct kv_pool *p, uint32_t group);
+
+/* Those nobody but the prefix tree holds, which gives them up when they are needed, counted as well. */
+uint32_t kv_pool_available(const struct kv_pool *p, uint32_t group);
 
 /* A block with one reference, or KV_NONE when the group has none left. Content is whatever was there. */
 uint32_t kv_pool_take(struct kv_pool *p, uint32_t group);
@@ -71,6 +76,8 @@ struct kv_seq {
     uint32_t room;                 /* positions that have blocks, a multiple of KV_BLOCK */
     uint32_t *table[KV_GROUPS];    /* [context / KV_BLOCK, rounded up] entries each, owned */
     uint32_t first[KV_GROUPS];     /* entries before it were dropped: KV_NONE */
+    uint32_t node;                 /* where it stands in the prefix tree; KV_NO_NODE = nowhere yet */
+    uint32_t published;            /* blocks on the way there: [0, published) are in the tree */
 };
 
 MUST_CHECK enum status kv_seq_init(struct kv_seq *s, struct kv_pool *p, struct err *e);
@@ -89,6 +96,33 @@ static inline uint32_t kv_blocks(uint32_t n)
 {
     return n / KV_BLOCK + (n % KV_BLOCK != 0);
 }
+
+/* --- the prefix tree ------------------------------------------------------------------------------------------------- */
+
+/*
+ * A cache of what was fed: a radix tree over blocks, keyed by a namespace and ids, shared by all sequences of a pool. What
+ * ends in the tree stays until its blocks are needed. Threads: engine thread only.
+ */
+struct kv_tree;
+
+/* One per pool; kv_pool_take() evicts from it from now on. Free it before the pool and after its sequences. */
+MUST_CHECK enum status kv_tree_new(struct kv_tree **out, struct kv_pool *p, struct err *e);
+void kv_tree_free(struct kv_tree *t);
+void kv_tree_clear(struct kv_tree *t); /* forgets all that no sequence stands on */
+uint32_t kv_tree_nodes(const struct kv_tree *t);
+
+/* Gives the empty sequence s the longest cached prefix of `ids` in `ns`: at most n - 1 positions, so that one id is left to
+ * feed. Whole blocks are shared; of the one after them, ids that agree come as a private copy. Returns s->len. Never
+ * fails: no match is a match of length 0. */
+uint32_t kv_tree_match(struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, struct kv_seq *s);
+
+/* Enters the blocks of s that are full at `len` positions. `ids` are what was fed at [0, len). Call it before
+ * kv_seq_commit(), which drops what lies behind windows. */
+void kv_tree_publish(struct kv_tree *t, uint64_t ns, const tok_id *ids, struct kv_seq *s, uint32_t len);
+
+/* A next turn may well begin where s is now (a prompt's end): its sliding windows are kept longer. Also done when a
+ * sequence is cleared. */
+void kv_tree_mark(struct kv_tree *t, const struct kv_seq *s);
 
 /* Where kernels find (and put) positions of one layer and head; layer counts within the group. Entries that are KV_NONE
  * are never read: every key they stand for is invisible to queries at positions >= len. */

@@ -6,6 +6,7 @@
  * never needed is never touched.
  */
 #include "kv/pool.h"
+#include "kv/tree.h"
 
 #include <stdlib.h>
 
@@ -32,6 +33,7 @@ size_t kv_position_bytes(const struct kv_config *cfg)
  * Blocks a group gets. Without a window: all positions. With one, a sequence never holds more than the keys its next
  * query sees (window - 1 of them, from anywhere within a block) and the span it is about to feed, so the group needs far
  * fewer; and never more than a group without a window. Either way sliding groups cannot run out before the others do.
+ * `cached` more windows are there for the prefix tree to keep.
  */
 static uint32_t group_blocks(const struct kv_config *cfg, uint32_t g)
 {
@@ -42,7 +44,7 @@ static uint32_t group_blocks(const struct kv_config *cfg, uint32_t g)
     uint64_t row = ((uint64_t)window + span) / KV_BLOCK + 2;
     if (row > kv_blocks(cfg->context))
         row = kv_blocks(cfg->context);
-    uint64_t need = row * cfg->rows;
+    uint64_t need = row * ((uint64_t)cfg->rows + cfg->cached);
     return need < all ? (uint32_t)need : all;
 }
 
@@ -82,8 +84,9 @@ static enum status group_init(struct kv_group *gr, const struct kv_config *cfg, 
     gr->bytes = gr->block_bytes * gr->blocks;
     gr->base = mem_map(gr->bytes);
     gr->refs = calloc(gr->blocks, sizeof *gr->refs);
+    gr->cached = calloc(gr->blocks, sizeof *gr->cached);
     gr->spare = calloc(gr->blocks, sizeof *gr->spare);
-    if (!gr->base || !gr->refs || !gr->spare)
+    if (!gr->base || !gr->refs || !gr->cached || !gr->spare)
         return err_set(e, ST_NO_MEMORY, "kv", "no memory for %zu MB of keys and values", gr->bytes >> 20);
     for (uint32_t i = 0; i < gr->blocks; i++)
         gr->spare[i] = gr->blocks - 1 - i;
@@ -117,6 +120,7 @@ void kv_pool_free(struct kv_pool *p)
     for (uint32_t g = 0; g < p->cfg.groups; g++) {
         mem_unmap(p->group[g].base, p->group[g].bytes);
         free(p->group[g].refs);
+        free(p->group[g].cached);
         free(p->group[g].spare);
     }
     free(p);
@@ -137,29 +141,59 @@ uint32_t kv_pool_unused(const struct kv_pool *p, uint32_t group)
     return p->group[group].unused;
 }
 
+uint32_t kv_pool_available(const struct kv_pool *p, uint32_t group)
+{
+    return p->group[group].unused + p->group[group].only_cached;
+}
+
 uint32_t kv_pool_take(struct kv_pool *p, uint32_t group)
 {
     struct kv_group *gr = &p->group[group];
-    if (!gr->unused)
+    if (!gr->unused && !(p->tree && kv_tree_evict(p->tree, group)))
         return KV_NONE;
     uint32_t block = gr->spare[--gr->unused];
     gr->refs[block] = 1;
     return block;
 }
 
-void kv_pool_retain(struct kv_pool *p, uint32_t group, uint32_t block)
+static struct kv_group *held(struct kv_pool *p, uint32_t group, uint32_t block)
 {
     struct kv_group *gr = &p->group[group];
     if (block >= gr->blocks || !gr->refs[block])
-        BUG("retain of KV block %u of group %u, which nobody holds", block, group);
-    gr->refs[block]++;
+        BUG("KV block %u of group %u, which nobody holds", block, group);
+    return gr;
+}
+
+void kv_pool_retain(struct kv_pool *p, uint32_t group, uint32_t block)
+{
+    struct kv_group *gr = held(p, group, block);
+    if (gr->refs[block]++ == 1 && gr->cached[block])
+        gr->only_cached--;
 }
 
 void kv_pool_drop(struct kv_pool *p, uint32_t group, uint32_t block)
 {
-    struct kv_group *gr = &p->group[group];
-    if (block >= gr->blocks || !gr->refs[block])
-        BUG("drop of KV block %u of group %u, which nobody holds", block, group);
+    struct kv_group *gr = held(p, group, block);
     if (!--gr->refs[block])
         gr->spare[gr->unused++] = block;
+    else if (gr->refs[block] == 1 && gr->cached[block])
+        gr->only_cached++;
+}
+
+void kv_pool_cache(struct kv_pool *p, uint32_t group, uint32_t block)
+{
+    struct kv_group *gr = held(p, group, block);
+    if (gr->cached[block])
+        BUG("KV block %u of group %u is cached twice", block, group);
+    gr->refs[block]++;
+    gr->cached[block] = 1;
+}
+
+void kv_pool_uncache(struct kv_pool *p, uint32_t group, uint32_t block)
+{
+    struct kv_group *gr = held(p, group, block);
+    if (gr->refs[block] == 1)
+        gr->only_cached--;
+    gr->cached[block] = 0;
+    kv_pool_drop(p, group, block);
 }

@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "kv/pool.h"
+#include "kv/tree.h"
 
 enum status kv_seq_init(struct kv_seq *s, struct kv_pool *p, struct err *e)
 {
-    *s = (struct kv_seq){.pool = p};
+    *s = (struct kv_seq){.pool = p, .node = KV_NO_NODE};
     size_t entries = kv_blocks(p->cfg.context);
     for (uint32_t g = 0; g < p->cfg.groups; g++) {
         s->table[g] = malloc(entries * sizeof *s->table[g]);
@@ -41,8 +42,9 @@ void kv_seq_clear(struct kv_seq *s)
 {
     if (!s->pool)
         return;
+    kv_tree_leave(s);
     drop_entries(s, 0, s->room / KV_BLOCK);
-    s->len = s->room = 0;
+    s->len = s->room = s->published = 0;
     memset(s->first, 0, sizeof s->first);
 }
 

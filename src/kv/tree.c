@@ -1,0 +1,444 @@
+/*
+ * kv_tree: the prefix cache.
+ *
+ * A radix tree whose nodes stand for KV_BLOCK tokens each. A node holds a reference to a block in each group that still
+ * has one; sliding groups lose theirs first. It is shared by every sequence that began with the same ids in the same
+ * namespace. Nodes come from one array; children are found by hashing (parent, namespace, ids) with a key of this
+ * process, and ids are always compared.
+ *
+ * Order of eviction: nodes lie in one list, least recently used first. A node goes only as a leaf, when nobody but the
+ * tree holds its blocks. Blocks of sliding groups go before that, those first that are in no window a next turn could
+ * begin with (`end` is not set).
+ *
+ * Invariant: a node's ids were all fed to the model in exactly this context, so a match never has to be checked.
+ */
+#include "kv/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "kv/pool.h"
+
+#define NIL KV_NO_NODE
+#define COPY_LEAST 4u /* ids of a partial match from which copying a block beats feeding them */
+
+struct kv_node {
+    tok_id ids[KV_BLOCK];
+    uint64_t ns;
+    uint32_t block[KV_GROUPS]; /* KV_NONE = this group has lost it */
+    uint32_t parent;           /* NIL = the namespace's root */
+    uint32_t child, sibling;   /* first child; next child of the same parent */
+    uint32_t chain;            /* next node of the same bucket, or of the free list */
+    uint32_t older, newer;     /* order of use */
+    uint32_t pins;             /* sequences that stand here */
+    bool end;                  /* in the last window of something that ended here */
+};
+
+struct kv_tree {
+    struct kv_pool *pool;
+    struct kv_node *nodes;
+    uint32_t *buckets;
+    uint32_t cap, mask, spare, oldest, newest, used;
+    uint64_t key[2];
+};
+
+/* --- lists ------------------------------------------------------------------------------------------------------------ */
+
+static void unlink_use(struct kv_tree *t, uint32_t i)
+{
+    struct kv_node *n = &t->nodes[i];
+    *(n->older == NIL ? &t->oldest : &t->nodes[n->older].newer) = n->newer;
+    *(n->newer == NIL ? &t->newest : &t->nodes[n->newer].older) = n->older;
+}
+
+static void link_newest(struct kv_tree *t, uint32_t i)
+{
+    t->nodes[i].older = t->newest;
+    t->nodes[i].newer = NIL;
+    *(t->newest == NIL ? &t->oldest : &t->nodes[t->newest].newer) = i;
+    t->newest = i;
+}
+
+/* From a node up to its root, so that no node is older than its children. */
+static void touch(struct kv_tree *t, uint32_t i)
+{
+    for (; i != NIL; i = t->nodes[i].parent) {
+        unlink_use(t, i);
+        link_newest(t, i);
+    }
+}
+
+static uint32_t bucket_of(const struct kv_tree *t, uint64_t ns, uint32_t parent, const tok_id *ids)
+{
+    uint64_t h = t->key[0] ^ ns ^ (uint64_t)parent << 32;
+    for (uint32_t i = 0; i < KV_BLOCK; i += 2) {
+        h ^= (uint64_t)(uint32_t)ids[i] << 32 | (uint32_t)ids[i + 1];
+        unsigned __int128 p = (unsigned __int128)(h ^ t->key[1]) * 0x9E3779B97F4A7C15u;
+        h = (uint64_t)p ^ (uint64_t)(p >> 64);
+    }
+    return (uint32_t)(h ^ h >> 32) & t->mask;
+}
+
+static uint32_t find(const struct kv_tree *t, uint64_t ns, uint32_t parent, const tok_id *ids)
+{
+    uint32_t i = t->buckets[bucket_of(t, ns, parent, ids)];
+    for (; i != NIL; i = t->nodes[i].chain) {
+        const struct kv_node *n = &t->nodes[i];
+        if (n->parent == parent && n->ns == ns && memcmp(n->ids, ids, sizeof n->ids) == 0)
+            break;
+    }
+    return i;
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------- */
+
+enum status kv_tree_new(struct kv_tree **out, struct kv_pool *p, struct err *e)
+{
+    *out = NULL;
+    uint32_t cap = 0, buckets = 64;
+    for (uint32_t g = 0; g < p->cfg.groups; g++)
+        cap = p->group[g].blocks > cap ? p->group[g].blocks : cap;
+    while (buckets < cap && buckets < 1u << 30)
+        buckets *= 2;
+    struct kv_tree *t = calloc(1, sizeof *t);
+    struct kv_node *nodes = mem_map(mem_mul(cap, sizeof *nodes));
+    uint32_t *table = malloc(buckets * sizeof *table);
+    if (!t || !nodes || !table || getrandom(t->key, sizeof t->key, 0) != sizeof t->key) {
+        free(t);
+        mem_unmap(nodes, mem_mul(cap, sizeof *nodes));
+        free(table);
+        return err_set(e, ST_NO_MEMORY, "kv", "no memory for a prefix cache of %u blocks", cap);
+    }
+    memset(table, 0xFF, buckets * sizeof *table);
+    t->pool = p;
+    t->nodes = nodes;
+    t->buckets = table;
+    t->cap = cap;
+    t->mask = buckets - 1;
+    t->spare = t->oldest = t->newest = NIL;
+    p->tree = t;
+    *out = t;
+    return ST_OK;
+}
+
+static void drop_block(struct kv_tree *t, struct kv_node *n, uint32_t g)
+{
+    if (n->block[g] == KV_NONE)
+        return;
+    kv_pool_uncache(t->pool, g, n->block[g]);
+    n->block[g] = KV_NONE;
+}
+
+static void remove_leaf(struct kv_tree *t, uint32_t i)
+{
+    struct kv_node *n = &t->nodes[i];
+    for (uint32_t g = 0; g < t->pool->cfg.groups; g++)
+        drop_block(t, n, g);
+    uint32_t *at = &t->buckets[bucket_of(t, n->ns, n->parent, n->ids)];
+    while (*at != i)
+        at = &t->nodes[*at].chain;
+    *at = n->chain;
+    if (n->parent != NIL) {
+        at = &t->nodes[n->parent].child;
+        while (*at != i)
+            at = &t->nodes[*at].sibling;
+        *at = n->sibling;
+    }
+    unlink_use(t, i);
+    n->chain = t->spare;
+    t->spare = i;
+}
+
+void kv_tree_clear(struct kv_tree *t)
+{
+    for (uint32_t i = t->oldest, next; i != NIL; i = next) { /* children are older than their parents or pinned */
+        next = t->nodes[i].newer;
+        if (t->nodes[i].child == NIL && !t->nodes[i].pins) {
+            remove_leaf(t, i);
+            next = t->oldest;
+        }
+    }
+}
+
+void kv_tree_free(struct kv_tree *t)
+{
+    if (!t)
+        return;
+    kv_tree_clear(t);
+    t->pool->tree = NULL;
+    mem_unmap(t->nodes, mem_mul(t->cap, sizeof *t->nodes));
+    free(t->buckets);
+    free(t);
+}
+
+/* --- eviction --------------------------------------------------------------------------------------------------------- */
+
+/* Nobody stands here and nobody but the tree holds a block of it. */
+static bool unused(const struct kv_tree *t, const struct kv_node *n)
+{
+    for (uint32_t g = 0; g < t->pool->cfg.groups; g++)
+        if (n->block[g] != KV_NONE && t->pool->group[g].refs[n->block[g]] > 1)
+            return false;
+    return !n->pins;
+}
+
+static bool evict_leaf(struct kv_tree *t, uint32_t group)
+{
+    for (uint32_t i = t->oldest; i != NIL; i = t->nodes[i].newer) {
+        const struct kv_node *n = &t->nodes[i];
+        if (n->child != NIL || !unused(t, n))
+            continue;
+        bool gives = group == NIL || n->block[group] != KV_NONE;
+        remove_leaf(t, i);
+        return gives || evict_leaf(t, group); /* from the start: its parent may be a leaf now */
+    }
+    return false;
+}
+
+/* A sliding group's block alone: outside of last windows first, then the least recently used. */
+static bool evict_sliding(struct kv_tree *t, uint32_t group)
+{
+    const struct kv_group *gr = &t->pool->group[group];
+    for (int last = 0; last < 2; last++)
+        for (uint32_t i = t->oldest; i != NIL; i = t->nodes[i].newer) {
+            struct kv_node *n = &t->nodes[i];
+            if (n->block[group] == KV_NONE || gr->refs[n->block[group]] > 1 || n->pins || (n->end && !last))
+                continue;
+            drop_block(t, n, group);
+            return true;
+        }
+    return false;
+}
+
+bool kv_tree_evict(struct kv_tree *t, uint32_t group)
+{
+    return t->pool->cfg.group[group].window ? evict_sliding(t, group) : evict_leaf(t, group);
+}
+
+/* --- match ------------------------------------------------------------------------------------------------------------ */
+
+/* Nodes that a sequence of `len` positions needs in group g, counted back from its last one. */
+static uint32_t needed(const struct kv_tree *t, uint32_t g, uint32_t len)
+{
+    uint32_t window = t->pool->cfg.group[g].window, blocks = kv_blocks(len);
+    uint32_t first = window && len + 1 > window ? (len + 1 - window) / KV_BLOCK : 0;
+    return blocks > first ? blocks - first : 0;
+}
+
+/* How many nodes in a row, ending at i, have their block in group g; at most `most` are looked at. */
+static uint32_t present(const struct kv_tree *t, uint32_t i, uint32_t g, uint32_t most)
+{
+    uint32_t n = 0;
+    for (; i != NIL && n < most && t->nodes[i].block[g] != KV_NONE; i = t->nodes[i].parent)
+        n++;
+    return n;
+}
+
+/* A sequence may end at `len` if its last block is node i. */
+static bool usable(const struct kv_tree *t, uint32_t i, uint32_t len)
+{
+    for (uint32_t g = 0; g < t->pool->cfg.groups; g++) {
+        uint32_t n = needed(t, g, len);
+        if (present(t, i, g, n) < n)
+            return false;
+    }
+    return true;
+}
+
+/* The child of `parent` that agrees with the most of `n` ids, at least COPY_LEAST and at most n; NIL = none. */
+static uint32_t best_child(const struct kv_tree *t, uint32_t parent, const tok_id *ids, uint32_t n, uint32_t len,
+                           uint32_t *agree)
+{
+    uint32_t best = NIL;
+    *agree = 0;
+    for (uint32_t i = t->nodes[parent].child; i != NIL; i = t->nodes[i].sibling) {
+        uint32_t k = 0;
+        while (k < n && k < KV_BLOCK && t->nodes[i].ids[k] == ids[k])
+            k++;
+        if (k >= COPY_LEAST && k > *agree && usable(t, i, len + k)) {
+            best = i;
+            *agree = k;
+        }
+    }
+    return best;
+}
+
+/* Gives s the blocks of node i at table entry b, as far as a sequence of `len` positions still looks at them. */
+static void share(struct kv_tree *t, struct kv_seq *s, uint32_t i, uint32_t b, uint32_t len)
+{
+    for (uint32_t g = 0; g < t->pool->cfg.groups; g++) {
+        uint32_t first = kv_blocks(len) - needed(t, g, len);
+        if (b < first)
+            continue;
+        s->table[g][b] = t->nodes[i].block[g];
+        kv_pool_retain(t->pool, g, s->table[g][b]);
+    }
+}
+
+/* A private copy of a block whose first ids agree: what follows them will be overwritten. Taking a block may evict, and
+ * what it evicts may be the very block that was to be copied: then there is no copy. */
+static bool copy_partial(struct kv_tree *t, struct kv_seq *s, uint32_t i, uint32_t b)
+{
+    const struct kv_config *cfg = &t->pool->cfg;
+    uint32_t taken[KV_GROUPS], g = 0;
+    bool whole = true;
+    t->nodes[i].pins++;
+    for (; g < cfg->groups && whole; g++) {
+        taken[g] = kv_pool_take(t->pool, g);
+        whole = taken[g] != KV_NONE && t->nodes[i].block[g] != KV_NONE;
+    }
+    for (uint32_t k = 0; k < g; k++) {
+        if (!whole && taken[k] != KV_NONE)
+            kv_pool_drop(t->pool, k, taken[k]);
+        if (!whole)
+            continue;
+        const struct kv_group *gr = &t->pool->group[k];
+        memcpy(gr->base + (size_t)taken[k] * gr->block_bytes,
+               gr->base + (size_t)t->nodes[i].block[k] * gr->block_bytes, gr->block_bytes);
+        s->table[k][b] = taken[k];
+    }
+    t->nodes[i].pins--;
+    return whole;
+}
+
+static void stand_at(struct kv_tree *t, struct kv_seq *s, uint32_t i)
+{
+    if (i != NIL)
+        t->nodes[i].pins++;
+    if (s->node != NIL)
+        t->nodes[s->node].pins--;
+    s->node = i;
+}
+
+/* The deepest node from which a sequence can go on, and the positions it stands for. */
+static uint32_t deepest(const struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, uint32_t *len)
+{
+    uint32_t at = NIL, deep = NIL;
+    *len = 0;
+    for (uint32_t d = 1; (uint64_t)d * KV_BLOCK < n; d++) {
+        at = find(t, ns, at, ids + (size_t)(d - 1) * KV_BLOCK);
+        if (at == NIL)
+            break;
+        if (usable(t, at, d * KV_BLOCK)) {
+            deep = at;
+            *len = d * KV_BLOCK;
+        }
+    }
+    return deep;
+}
+
+uint32_t kv_tree_match(struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, struct kv_seq *s)
+{
+    uint32_t len, agree = 0;
+    if (s->len || s->room || !n)
+        BUG("match of %u ids into a sequence of %u positions", n, s->len);
+    uint32_t deep = deepest(t, ns, ids, n, &len);
+    if (deep == NIL)
+        return 0;
+    stand_at(t, s, deep);
+    for (uint32_t i = deep, b = len / KV_BLOCK; i != NIL; i = t->nodes[i].parent)
+        share(t, s, i, --b, len);
+    for (uint32_t g = 0; g < t->pool->cfg.groups; g++)
+        s->first[g] = len / KV_BLOCK - needed(t, g, len);
+    s->published = len / KV_BLOCK;
+    s->room = s->len = len;
+    uint32_t partial = best_child(t, deep, ids + len, n - 1 - len, len, &agree);
+    if (partial != NIL && copy_partial(t, s, partial, len / KV_BLOCK)) {
+        s->room += KV_BLOCK;
+        s->len += agree;
+    }
+    touch(t, deep);
+    return s->len;
+}
+
+/* --- publish ---------------------------------------------------------------------------------------------------------- */
+
+static uint32_t new_node(struct kv_tree *t)
+{
+    if (t->spare == NIL && t->used == t->cap && !evict_leaf(t, NIL))
+        return NIL;
+    uint32_t i = t->spare;
+    if (i == NIL)
+        return t->used++;
+    t->spare = t->nodes[i].chain;
+    return i;
+}
+
+static uint32_t add_node(struct kv_tree *t, uint64_t ns, uint32_t parent, const tok_id *ids)
+{
+    uint32_t i = new_node(t);
+    if (i == NIL)
+        return NIL;
+    struct kv_node *n = &t->nodes[i];
+    *n = (struct kv_node){.ns = ns, .parent = parent, .child = NIL, .sibling = NIL};
+    memcpy(n->ids, ids, sizeof n->ids);
+    memset(n->block, 0xFF, sizeof n->block); /* all KV_NONE */
+    uint32_t *bucket = &t->buckets[bucket_of(t, ns, parent, ids)];
+    n->chain = *bucket;
+    *bucket = i;
+    if (parent != NIL) {
+        n->sibling = t->nodes[parent].child;
+        t->nodes[parent].child = i;
+    }
+    link_newest(t, i);
+    return i;
+}
+
+/* The node takes the sequence's block; if it has one already, the sequence goes on with that, which holds the same bits
+ * (law L1), and its own becomes free. */
+static void enter_block(struct kv_tree *t, struct kv_node *n, uint32_t g, uint32_t *entry)
+{
+    if (*entry == KV_NONE || *entry == n->block[g])
+        return;
+    if (n->block[g] == KV_NONE) {
+        n->block[g] = *entry;
+        kv_pool_cache(t->pool, g, *entry);
+        return;
+    }
+    kv_pool_retain(t->pool, g, n->block[g]);
+    kv_pool_drop(t->pool, g, *entry);
+    *entry = n->block[g];
+}
+
+void kv_tree_publish(struct kv_tree *t, uint64_t ns, const tok_id *ids, struct kv_seq *s, uint32_t len)
+{
+    for (; s->published < len / KV_BLOCK; s->published++) {
+        uint32_t b = s->published, i = find(t, ns, s->node, ids + (size_t)b * KV_BLOCK);
+        if (i == NIL)
+            i = add_node(t, ns, s->node, ids + (size_t)b * KV_BLOCK);
+        if (i == NIL)
+            return; /* every node is in use: nothing more of this sequence can be cached now */
+        for (uint32_t g = 0; g < t->pool->cfg.groups; g++)
+            enter_block(t, &t->nodes[i], g, &s->table[g][b]);
+        stand_at(t, s, i);
+    }
+}
+
+void kv_tree_mark(struct kv_tree *t, const struct kv_seq *s)
+{
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < t->pool->cfg.groups; g++)
+        if (t->pool->cfg.group[g].window)
+            most = needed(t, g, s->len) > most ? needed(t, g, s->len) : most;
+    for (uint32_t i = s->node; i != NIL && most; i = t->nodes[i].parent, most--)
+        t->nodes[i].end = true;
+}
+
+void kv_tree_leave(struct kv_seq *s)
+{
+    struct kv_tree *t = s->pool->tree;
+    if (!t || s->node == NIL)
+        return;
+    kv_tree_mark(t, s);
+    touch(t, s->node);
+    stand_at(t, s, NIL);
+}
+
+uint32_t kv_tree_nodes(const struct kv_tree *t)
+{
+    uint32_t n = 0;
+    for (uint32_t i = t->oldest; i != NIL; i = t->nodes[i].newer)
+        n++;
+    return n;
+}
