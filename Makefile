@@ -224,7 +224,7 @@ uninstall:
 
 notices: ## rewrites NOTICES.md from the crates and libraries that are linked
 	@tools/notices.py
-format: ## clang-format over the C sources (optional; lint does not need it)
+format: ## clang-format over the C sources (for new files; lint has rules of its own)
 	clang-format -i $(SRC) $(wildcard src/*/*.h src/*/*/*.h include/*.h tests/*/*.[ch])
 clean: ## removes build/ (models stay in the cache)
 	rm -rf build
