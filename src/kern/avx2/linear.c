@@ -10,34 +10,18 @@
  */
 #include "kern/avx2/vec.h"
 
-#include <string.h>
-
 #include "kern/avx2/avx2.h"
-#include "kern/panel.h"
+#include "kern/simd/quant.h"
 
 #define TILE 4           /* tokens that share a load of weights */
 #define UNPACK_FROM 5u   /* tokens from which unpacking to memory pays */
-
-typedef const enum kern_type ktype; /* always a compile-time constant below */
 
 struct half_panel { /* quants of one group, unsigned; 8 bits: signed */
     __m256i w[2]; /* eight outputs each */
 };
 
-/* Keep the compiler from loading the activations of later groups early, and from adding products in a tree at the end:
- * it would run out of registers. */
-#define KEEP_ORDER() __asm__ volatile("" ::: "memory")
+/* Keeps the compiler from adding products in a tree at the end: it would run out of registers. */
 #define KEEP_SUM(x) __asm__("" : "+x"(x))
-
-VEC_INLINE int is_5bit(ktype type)
-{
-    return type == KERN_Q5_0 || type == KERN_Q5_1 || type == KERN_Q5_K;
-}
-
-VEC_INLINE int has_min(ktype type)
-{
-    return type == KERN_Q4_1 || type == KERN_Q5_1 || type == KERN_Q4_K || type == KERN_Q5_K;
-}
 
 VEC_INLINE __m256i shift_to(__m256i x, int from, int to)
 {
@@ -100,7 +84,7 @@ VEC_INLINE __m256 bytes_ps(const uint8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
-VEC_INLINE struct half_scales scales_of(ktype type, const uint8_t *meta, uint32_t sub, const int h)
+VEC_INLINE struct half_scales half_scales_of(ktype type, const uint8_t *meta, uint32_t sub, const int h)
 {
     struct half_scales s = {.sc = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}};
     if (type == KERN_Q4_K || type == KERN_Q5_K) {
@@ -123,6 +107,15 @@ VEC_INLINE struct half_scales scales_of(ktype type, const uint8_t *meta, uint32_
             s.neg_m = halfs(meta + 32 + 16 * h);
     }
     return s;
+}
+
+struct panel_scales {
+    struct half_scales h[2];
+};
+
+VEC_INLINE struct panel_scales scales_of(ktype type, const uint8_t *meta, uint32_t sub)
+{
+    return (struct panel_scales){{half_scales_of(type, meta, sub, 0), half_scales_of(type, meta, sub, 1)}};
 }
 
 VEC_INLINE __m256i four(const int8_t *x)
@@ -180,7 +173,7 @@ VEC_INLINE void finish(ktype type, const struct half_scales *s, const struct ker
 
 /* One 32-k block, sixteen outputs × nt tokens. Groups are met in an order that suits where they come from: a packed
  * byte holds groups g and g + 4. Q6_K needs the natural one, since its scale changes after group 3. */
-VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, const struct half_scales s[2],
+VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
                            const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int nt)
 {
     __m256i sum16[TILE][2], sum32[TILE][2];
@@ -188,7 +181,7 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
     for (int i = 0; i < 8; i++) {
         const int g = unpacked || type == KERN_Q6_K ? i : i / 2 + i % 2 * 4;
         const struct half_panel p = unpacked ? bytes_group(w, g) : panel_group(type, w, g);
-        const __m256i sc[2] = {s[0].sc[g / 4], s[1].sc[g / 4]};
+        const __m256i sc[2] = {s->h[0].sc[g / 4], s->h[1].sc[g / 4]};
 #pragma GCC unroll 4
         for (int t = 0; t < nt; t++)
             multiply(type, i, &p, sc, x + 32 * t + 4 * g, sum16[t], sum32[t]);
@@ -196,12 +189,12 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
     }
 #pragma GCC unroll 4
     for (int t = 0; t < nt; t++) {
-        finish(type, &s[0], xm + t, sum32[t][0], acc[t]);
-        finish(type, &s[1], xm + t, sum32[t][1], acc[t] + 8);
+        finish(type, &s->h[0], xm + t, sum32[t][0], acc[t]);
+        finish(type, &s->h[1], xm + t, sum32[t][1], acc[t] + 8);
     }
 }
 
-VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct half_scales s[2],
+VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
                              const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], uint32_t n)
 {
     const int nt = type == KERN_Q6_K ? 2 : TILE;
@@ -216,73 +209,10 @@ VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, c
         block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 1);
 }
 
-VEC_INLINE void panel_chunk(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
-                            const struct kern_xmeta *xm, uint32_t n, float (*acc)[16])
-{
-    const struct panel_layout l = panel_layout(type);
-    const uint8_t *meta = panel_meta(panel, type, m->cols);
-    _Alignas(32) uint8_t bytes[512];
-    for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
-        const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
-        struct half_scales s[2] = {scales_of(type, mb, b % l.per_block, 0), scales_of(type, mb, b % l.per_block, 1)};
-        const int8_t *xb = x + (size_t)b * n * KERN_QBLOCK;
-        const struct kern_xmeta *xmb = xm + (size_t)b * n;
-        if (n < UNPACK_FROM) {
-            block_tokens(type, 0, q, s, xb, xmb, acc, n);
-        } else {
-            unpack_block(type, q, bytes);
-            block_tokens(type, 1, bytes, s, xb, xmb, acc, n);
-        }
-    }
-}
-
-VEC_INLINE void linear_type(ktype type, const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x,
-                            float *out, size_t stride)
-{
-    _Alignas(64) float acc[KERN_CHUNK][16];
-    for (uint32_t c = 0; c < x->tokens; c += KERN_CHUNK) {
-        uint32_t n = x->tokens - c < KERN_CHUNK ? x->tokens - c : KERN_CHUNK;
-        for (uint32_t p = p0; p < p1; p++) {
-            memset(acc, 0, n * sizeof *acc);
-            panel_chunk(type, m, m->panels + (size_t)p * m->stride, x->q + (size_t)c * m->cols,
-                        x->meta + (size_t)c * (m->cols / KERN_QBLOCK), n, acc);
-            uint32_t first = p * KERN_LANES, w = m->rows - first < KERN_LANES ? m->rows - first : KERN_LANES;
-            for (uint32_t t = 0; t < n; t++)
-                if (w == KERN_LANES)
-                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], sizeof acc[t]);
-                else
-                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
-        }
-    }
-}
-
-#define LINEAR(TYPE)                                                                                              \
-    static __attribute__((noinline)) void linear_##TYPE(const struct kern_mat *m, uint32_t p0, uint32_t p1,        \
-                                                        const struct kern_act *x, float *out, size_t stride)      \
-    {                                                                                                             \
-        linear_type(KERN_##TYPE, m, p0, p1, x, out, stride);                                                      \
-    }
-LINEAR(Q8_0)
-LINEAR(Q4_0)
-LINEAR(Q4_1)
-LINEAR(Q5_0)
-LINEAR(Q5_1)
-LINEAR(Q4_K)
-LINEAR(Q5_K)
-LINEAR(Q6_K)
+#include "kern/simd/chunk.h"
 
 void kern_avx2_linear(const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x, float *out,
                       size_t stride)
 {
-    switch (m->type) {
-    case KERN_Q8_0: linear_Q8_0(m, p0, p1, x, out, stride); break;
-    case KERN_Q4_0: linear_Q4_0(m, p0, p1, x, out, stride); break;
-    case KERN_Q4_1: linear_Q4_1(m, p0, p1, x, out, stride); break;
-    case KERN_Q5_0: linear_Q5_0(m, p0, p1, x, out, stride); break;
-    case KERN_Q5_1: linear_Q5_1(m, p0, p1, x, out, stride); break;
-    case KERN_Q4_K: linear_Q4_K(m, p0, p1, x, out, stride); break;
-    case KERN_Q5_K: linear_Q5_K(m, p0, p1, x, out, stride); break;
-    case KERN_Q6_K: linear_Q6_K(m, p0, p1, x, out, stride); break;
-    default: BUG("avx2 linear of type %d", (int)m->type);
-    }
+    linear_quantised(m, p0, p1, x, out, stride);
 }

@@ -5,29 +5,6 @@
 #include "kern/simd/attn.h"
 #include "kern/simd/ops.h"
 #include "kern/simd/plain.h"
+#include "kern/simd/table.h"
 
-static void linear(const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x, float *out,
-                   size_t stride)
-{
-    if (kern_type_info(m->type)->quantised)
-        kern_avx512_linear(m, p0, p1, x, out, stride);
-    else
-        simd_plain(m, p0, p1, x, out, stride);
-}
-
-const struct kern_ops kern_avx512_ops = {
-    .name = "avx512",
-    .linear = linear,
-    .quantise = simd_quantise,
-    .rms_norm = simd_rms_norm,
-    .glu = simd_glu,
-    .add = simd_add,
-    .softcap = simd_softcap,
-    .rope = simd_rope,
-    .kv_store = simd_kv_store,
-    .attn = simd_attn,
-    .attn_fold = simd_attn_fold,
-    .attn_finish = simd_attn_finish,
-    .argmax = simd_argmax,
-    .exp_sum = simd_exp_sum,
-};
+SIMD_TABLE(avx512, "avx512");
