@@ -4,6 +4,7 @@
 They lie in the source package of llama-cpp-python, under vendor/llama.cpp/models. Nothing of it is part of ffwd.
 """
 import glob
+import hashlib
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import tempfile
 import time
 
 PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
+SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"  # bench/peers.sh names the same
 INSIDE = "/vendor/llama.cpp/models/"
 
 
@@ -21,16 +23,26 @@ def cache():
     return os.path.join(root if root.startswith("/") else os.path.expanduser("~/.cache"), "ffwd")
 
 
+def expected(path):
+    """Whether the file is the package this test was written for."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest() == SHA256
+
+
 def download(folder):
     """The package's archive; one that another script of the project fetched will do."""
     for path in glob.glob(f"{cache()}/*/llama_cpp_python-{VERSION}.tar.gz"):
-        if tarfile.is_tarfile(path):
+        if expected(path):
             return path
     # pip prepares a source package's metadata even if it is only asked to download it; that needs its build backend.
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", PACKAGE, "--dest", folder]
     for attempt in range(3):
         if subprocess.run(command + [f"{PACKAGE}=={VERSION}"]).returncode == 0:
-            return glob.glob(folder + "/*.tar.gz")[0]
+            path = glob.glob(folder + "/*.tar.gz")[0]
+            return path if expected(path) else sys.exit(f"{os.path.basename(path)}: not the expected file")
         time.sleep(2 * attempt)
     sys.exit(f"{PACKAGE} {VERSION} could not be fetched")
 
