@@ -78,11 +78,7 @@ impl Tok {
         }
         let which = if flags & TRUSTED != 0 { Match::All } else { Match::UserDefined };
         let mut at_start = flags & INNER == 0;
-        self.encode_parts(&text, which, &mut at_start, true, out)?;
-        if flags & BOS != 0 && self.add_eos && self.eos != NONE {
-            out.push(self.eos);
-        }
-        Ok(())
+        self.encode_parts(&text, which, &mut at_start, true, out)
     }
 
     /// Encodes a rendering: control tokens without a mark are meant; what lies between is untrusted.
@@ -114,13 +110,11 @@ impl Tok {
         Ok(())
     }
 
-    /// BOS once, and EOS, where the model asks for them.
+    /// BOS once, where the model asks for it. Never EOS, whatever the metadata says: every text here is a prompt, which
+    /// the model is to go on with, and `add_eos_token` is about texts that are complete.
     fn frame(&self, out: &mut Vec<i32>) {
         if self.add_bos && self.bos != NONE && out.first() != Some(&self.bos) {
             out.insert(0, self.bos);
-        }
-        if self.add_eos && self.eos != NONE && out.last() != Some(&self.eos) {
-            out.push(self.eos);
         }
     }
 
