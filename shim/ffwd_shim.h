@@ -37,11 +37,18 @@
 #define FFWD_STREAM_FLUSH 2
 
 /*
- Template instructions of one rendering, and bytes of its text.
+ Strings and keys of one request. Each is looked at once for every way of marking.
  */
-#define FFWD_LIMIT_FUEL 200000000
+#define FFWD_LIMIT_STRINGS (1 << 16)
+
+/*
+ Template instructions of one rendering, and bytes of its text and of a template's source.
+ */
+#define FFWD_LIMIT_FUEL 40000000
 
 #define FFWD_LIMIT_RENDERING (64 << 20)
+
+#define FFWD_LIMIT_SOURCE (1 << 20)
 
 /*
  A stream of one reply; it must not outlive its tokenizer.
@@ -271,6 +278,7 @@ int32_t ffwd_template_render(const struct ffwd_template *t,
                              const uint8_t *vars,
                              size_t n,
                              int64_t unix_time,
+                             int32_t ahead_of_utc,
                              struct ffwd_rendering *out,
                              struct ffwd_error *err);
 

@@ -2,6 +2,7 @@
 
 use crate::border::*;
 use crate::c_tok::{ffwd_tok, give_text, marks_of};
+use crate::strftime::Now;
 use crate::template::Template;
 
 /// A compiled template.
@@ -53,12 +54,13 @@ pub unsafe extern "C" fn ffwd_template_render(
     vars: *const u8,
     n: usize,
     unix_time: i64,
+    ahead_of_utc: i32,
     out: *mut ffwd_rendering,
     err: *mut ffwd_error,
 ) -> i32 {
     guard(err, || {
         let tok = tok.as_ref().map(|t| &t.0);
-        let r = (*t).0.render(tok, bytes(vars, n), unix_time)?;
+        let r = (*t).0.render(tok, bytes(vars, n), Now { unix: unix_time, ahead: ahead_of_utc })?;
         let out = &mut *out;
         (out.brk, out.quote) = marks_of(&r);
         out.text = give_text(r.text, &mut out.n);

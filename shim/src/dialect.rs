@@ -3,9 +3,11 @@
 //! `{% generation %}…{% endgeneration %}` marks the assistant's words for training; rendering takes it as always true.
 //! `"literal" % values` is Python's formatting; it becomes the `format` filter. (Only after a literal: what stands left
 //! of a `%` otherwise may be a number.) What a `for` runs over goes through a filter that refuses None, as Python does.
+//! What a `set` keeps goes through one that refuses endless nesting.
 
-/// The filter's name; no template can have it by accident.
+/// The filters' names; no template can have them by accident.
 pub const LOOPED: &str = "ffwd_looped";
+pub const KEPT: &str = "ffwd_kept";
 
 pub fn rewrite(source: &str) -> String {
     let mut out = String::with_capacity(source.len() + 64);
@@ -49,10 +51,62 @@ pub fn rewrite(source: &str) -> String {
                 percent(whole, &mut tag);
                 looped(&tag, &mut out);
             }
+            _ if close == "%}" && name.starts_with("set ") => {
+                let mut tag = String::new();
+                percent(whole, &mut tag);
+                kept(&tag, &mut out);
+            }
             _ => percent(whole, &mut out),
         }
     }
     out.push_str(rest);
+    out
+}
+
+/// Calls `each` for every string literal in the tags of `source`. Raw blocks and comments count too: the more, the better
+/// for whoever asks what a template may look for.
+pub fn each_literal(source: &str, each: &mut dyn FnMut(String)) {
+    let mut rest = source;
+    while let Some(at) = rest.find('{') {
+        let tag = &rest[at..];
+        let close = match tag.as_bytes().get(1) {
+            Some(b'%') => "%}",
+            Some(b'{') => "}}",
+            _ => {
+                rest = &tag[1..];
+                continue;
+            }
+        };
+        let Some(end) = end_of_tag(tag, close) else { return };
+        let bytes = tag.as_bytes();
+        let mut i = 2;
+        while i < end {
+            if !matches!(bytes[i], b'\'' | b'"') {
+                i += 1;
+                continue;
+            }
+            let Some(stop) = end_of_string(bytes, i) else { break };
+            each(unescape(&tag[i + 1..stop - 1]));
+            i = stop;
+        }
+        rest = &tag[end..];
+    }
+}
+
+/// A string literal's value, as far as it matters for finding it: `\u` and `\x` are left as they are.
+fn unescape(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    let mut chars = s.chars();
+    while let Some(c) = chars.next() {
+        match (c, if c == '\\' { chars.next() } else { None }) {
+            ('\\', Some('n')) => out.push('\n'),
+            ('\\', Some('r')) => out.push('\r'),
+            ('\\', Some('t')) => out.push('\t'),
+            ('\\', Some(q @ ('\\' | '\'' | '"' | '/'))) => out.push(q),
+            ('\\', Some(other)) => out.extend(['\\', other]),
+            _ => out.push(c),
+        }
+    }
     out
 }
 
@@ -139,6 +193,33 @@ fn percent(tag: &str, out: &mut String) {
         }
     }
     out.push_str(&tag[from..]);
+}
+
+/// Copies a `set` tag, putting what stands behind its `=` through the filter. A block's `set` has none.
+fn kept(tag: &str, out: &mut String) {
+    let bytes = tag.as_bytes();
+    let (mut i, mut depth, mut to) = (2, 0usize, tag.len() - 2);
+    if bytes[to - 1] == b'-' || bytes[to - 1] == b'+' {
+        to -= 1;
+    }
+    while i < to {
+        match bytes[i] {
+            b'\'' | b'"' => {
+                let Some(e) = end_of_string(bytes, i) else { break };
+                i = e;
+                continue;
+            }
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b'=' if depth == 0 => {
+                out.push_str(&format!("{}({})|{KEPT} {}", &tag[..=i], &tag[i + 1..to], &tag[to..]));
+                return;
+            }
+            _ => {}
+        }
+        i += 1;
+    }
+    out.push_str(tag);
 }
 
 /// Copies a `for` tag, putting what it runs over through the filter: from `in` to the end, `if` or `recursive`.

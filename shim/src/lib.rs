@@ -14,6 +14,7 @@ mod dialect;
 mod gguf;
 mod hfjson;
 mod marks;
+mod places;
 mod pretok;
 mod pyrepr;
 mod pystr;

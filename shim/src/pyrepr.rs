@@ -2,6 +2,7 @@
 //!
 //! Templates were written against Python, so a list in a prompt is `['a', 1, True]` and a float is what `repr` says.
 
+use crate::template::FFWD_LIMIT_RENDERING;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
@@ -33,22 +34,42 @@ pub fn is_float(v: &Value) -> bool {
     v.kind() == ValueKind::Number && !v.is_integer()
 }
 
-/// `str(value)`.
-pub fn str(v: &Value) -> String {
-    let mut out = String::new();
-    write_str(v, &mut out);
-    out
+/// Values nested deeper than this are not printed (a request's JSON cannot be, and Python's own limit is 1000), nor
+/// values that print longer than a rendering may be.
+pub(crate) const DEPTH: usize = 900;
+
+pub fn too_deep() -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("a value is nested more than {DEPTH} levels deep"))
 }
 
-pub fn write_str(v: &Value, out: &mut String) {
+fn printable(depth: usize, out: &str) -> Result<(), Error> {
+    if depth > DEPTH {
+        return Err(too_deep());
+    }
+    if out.len() > FFWD_LIMIT_RENDERING {
+        return Err(Error::new(ErrorKind::InvalidOperation, "a printed value exceeds the limit of a rendering"));
+    }
+    Ok(())
+}
+
+/// `str(value)`.
+pub fn str(v: &Value) -> Result<String, Error> {
+    let mut out = String::new();
+    write_str(v, &mut out)?;
+    Ok(out)
+}
+
+pub fn write_str(v: &Value, out: &mut String) -> Result<(), Error> {
     match v.as_str() {
         Some(s) => out.push_str(s),
         None if v.is_undefined() => {}
-        None => write_repr(v, out),
+        None => write_repr(v, 0, out)?,
     }
+    Ok(())
 }
 
-pub fn write_repr(v: &Value, out: &mut String) {
+pub fn write_repr(v: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    printable(depth, out)?;
     match v.kind() {
         ValueKind::String => quote(v.as_str().unwrap_or(""), out),
         ValueKind::Undefined => out.push_str("Undefined"),
@@ -59,9 +80,9 @@ pub fn write_repr(v: &Value, out: &mut String) {
                 if i > 0 {
                     out.push_str(", ");
                 }
-                write_repr(&key, out);
+                write_repr(&key, depth + 1, out)?;
                 out.push_str(": ");
-                write_repr(&v.get_item(&key).unwrap_or_default(), out);
+                write_repr(&v.get_item(&key).unwrap_or_default(), depth + 1, out)?;
             }
             out.push('}');
         }
@@ -73,7 +94,7 @@ pub fn write_repr(v: &Value, out: &mut String) {
                 if n > 0 {
                     out.push_str(", ");
                 }
-                write_repr(&item, out);
+                write_repr(&item, depth + 1, out)?;
                 n += 1;
             }
             if tuple && n == 1 {
@@ -85,6 +106,7 @@ pub fn write_repr(v: &Value, out: &mut String) {
             let _ = write!(out, "{v}");
         }
     }
+    Ok(())
 }
 
 /// `repr(str)`.
@@ -150,8 +172,8 @@ pub fn tojson(value: &Value, args: &[Value]) -> Result<Value, Error> {
     };
     let (mut item, mut key) = (if indent.is_some() { "," } else { ", " }.to_string(), ": ".to_string());
     if let Some(seps) = pick(2, "separators")?.filter(|v| !v.is_none()) {
-        item = str(&seps.get_item_by_index(0)?);
-        key = str(&seps.get_item_by_index(1)?);
+        item = str(&seps.get_item_by_index(0)?)?;
+        key = str(&seps.get_item_by_index(1)?)?;
     }
     let sort = pick(3, "sort_keys")?.is_some_and(|v| v.is_true());
     kwargs.assert_all_used()?;
@@ -174,6 +196,7 @@ fn newline(style: &Style, depth: usize, out: &mut String) {
 }
 
 fn dump(v: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), Error> {
+    printable(depth, out)?;
     match v.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if v.is_true() { "true" } else { "false" }),

@@ -233,18 +233,18 @@ fn lines(s: &str, keep: bool) -> Vec<&str> {
 }
 
 /// The `trim` filter.
-pub fn trim(value: &Value, chars: Option<&str>) -> String {
-    let s = pyrepr::str(value);
+pub fn trim(value: &Value, chars: Option<&str>) -> Result<String, Error> {
+    let s = pyrepr::str(value)?;
     let drop = |c: char| match chars {
         Some(set) => set.contains(c),
         None => space(c),
     };
-    s.trim_matches(drop).to_string()
+    Ok(s.trim_matches(drop).to_string())
 }
 
 /// The `join` filter: every item through `str()`.
 pub fn join(value: &Value, joiner: Option<&Value>, attribute: Option<&Value>) -> Result<String, Error> {
-    let sep = joiner.map(pyrepr::str).unwrap_or_default();
+    let sep = joiner.map(pyrepr::str).transpose()?.unwrap_or_default();
     let mut out = String::new();
     if value.is_undefined() {
         return Ok(out);
@@ -254,8 +254,8 @@ pub fn join(value: &Value, joiner: Option<&Value>, attribute: Option<&Value>) ->
             out.push_str(&sep);
         }
         match attribute {
-            Some(a) => pyrepr::write_str(&item.get_item(a)?, &mut out),
-            None => pyrepr::write_str(&item, &mut out),
+            Some(a) => pyrepr::write_str(&item.get_item(a)?, &mut out)?,
+            None => pyrepr::write_str(&item, &mut out)?,
         }
     }
     Ok(out)
@@ -280,7 +280,7 @@ pub fn indent(value: &Value, args: &[Value]) -> Result<String, Error> {
     let first = pick(1, "first")?.is_some_and(|v| v.is_true());
     let blank = pick(2, "blank")?.is_some_and(|v| v.is_true());
     kwargs.assert_all_used()?;
-    let text = pyrepr::str(value) + "\n";
+    let text = pyrepr::str(value)? + "\n";
     let mut out = String::new();
     for (i, line) in lines(&text, false).into_iter().enumerate() {
         if i > 0 {
@@ -295,9 +295,9 @@ pub fn indent(value: &Value, args: &[Value]) -> Result<String, Error> {
 }
 
 /// The `escape` filter with MarkupSafe's entities.
-pub fn escape(value: &Value) -> String {
+pub fn escape(value: &Value) -> Result<String, Error> {
     let mut out = String::new();
-    for c in pyrepr::str(value).chars() {
+    for c in pyrepr::str(value)?.chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -307,7 +307,7 @@ pub fn escape(value: &Value) -> String {
             c => out.push(c),
         }
     }
-    out
+    Ok(out)
 }
 
 /// Python's `%` between a string and its values, which is also the `format` filter. `%r` and whole-number conversions of
@@ -337,10 +337,10 @@ pub fn percent(fmt: &Value, args: &[Value]) -> Result<String, Error> {
         let (one, value) = match spec.as_bytes()[end] {
             b'r' => {
                 let mut repr = String::new();
-                pyrepr::write_repr(value, &mut repr);
+                pyrepr::write_repr(value, 0, &mut repr)?;
                 (spec.replace('r', "s"), Value::from(repr))
             }
-            b's' => (spec.to_string(), Value::from(pyrepr::str(value))),
+            b's' => (spec.to_string(), Value::from(pyrepr::str(value)?)),
             b'd' | b'i' | b'u' if pyrepr::is_float(value) => {
                 (spec[..end].to_string() + "d", Value::from(f64::try_from(value.clone())?.trunc() as i64))
             }
@@ -362,4 +362,37 @@ pub fn looped(value: &Value) -> Result<Value, Error> {
         return Err(bad("None is not iterable"));
     }
     Ok(value.clone())
+}
+
+/// Fuel that no value needs to be looked at before: nothing made with it nests too deep to be dropped.
+const SHALLOW: u64 = 30_000;
+
+/// What a `set` keeps. A loop may nest a value once more each time round, and the engine drops, compares and prints
+/// values by recursion; so what is kept may be nested only so deep. Slices and their like are made into lists, lest each hold
+/// the one before. Looking costs fuel.
+pub fn kept(state: &State, value: &Value) -> Result<Value, Error> {
+    if value.as_object().is_none() || state.fuel_levels().is_none_or(|(used, _)| used < SHALLOW) {
+        return Ok(value.clone());
+    }
+    let mut open = vec![(value.clone(), 0)];
+    let mut seen = 0u64;
+    while let Some((v, depth)) = open.pop() {
+        if depth > pyrepr::DEPTH {
+            return Err(pyrepr::too_deep());
+        }
+        let map = v.kind() == ValueKind::Map;
+        if !map && !matches!(v.kind(), ValueKind::Seq | ValueKind::Iterable) {
+            continue;
+        }
+        for item in v.try_iter()? {
+            seen += 1;
+            state.consume_fuel(u64::from(seen % 16 == 0))?;
+            let inner = if map { v.get_item(&item)? } else { Value::UNDEFINED };
+            open.extend([item, inner].into_iter().filter(|x| x.as_object().is_some()).map(|x| (x, depth + 1)));
+        }
+    }
+    let lazy = matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
+        && !value.is_tuple()
+        && value.downcast_object_ref::<Vec<Value>>().is_none();
+    Ok(if lazy { value.try_iter()?.collect::<Vec<Value>>().into() } else { value.clone() })
 }

@@ -5,6 +5,7 @@
 //! leftmost place, as the tokenizers library does it.
 
 use crate::border::{fail, Res, FFWD_MODEL};
+use ahash::AHashSet;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use std::sync::OnceLock;
 
@@ -37,9 +38,43 @@ pub struct Spellings {
     /// In order, and the same backwards: what a token begins and ends with.
     pub forward: Vec<String>,
     pub backward: Vec<String>,
-    /// All of them, NUL between: what a token contains.
-    pub joined: String,
     pub longest: usize,
+    /// Their first and last characters.
+    pub first: AHashSet<char>,
+    pub last: AHashSet<char>,
+    /// White space occurs in one.
+    pub spaced: bool,
+    /// Where the parts of `forward` begin, (which, byte), in the order of what stands there.
+    suffixes: Vec<(u32, u32)>,
+}
+
+/// A control token longer than this is looked for whole only, not by its parts.
+const LONGEST: usize = 256;
+
+impl Spellings {
+    fn new(mut forward: Vec<String>) -> Self {
+        let first = forward.iter().filter_map(|s| s.chars().next()).collect();
+        let last = forward.iter().filter_map(|s| s.chars().next_back()).collect();
+        let spaced = forward.iter().any(|s| s.contains(char::is_whitespace));
+        forward.retain(|s| s.len() <= LONGEST);
+        forward.sort_unstable();
+        let mut backward: Vec<String> = forward.iter().map(|s| s.chars().rev().collect()).collect();
+        backward.sort_unstable();
+        let mut suffixes: Vec<(u32, u32)> = Vec::new();
+        for (which, s) in forward.iter().enumerate() {
+            suffixes.extend(s.char_indices().map(|(i, _)| (which as u32, i as u32)));
+        }
+        suffixes.sort_unstable_by_key(|&(which, i)| &forward[which as usize][i as usize..]);
+        let longest = forward.iter().map(String::len).max().unwrap_or(0);
+        Spellings { forward, backward, longest, first, last, spaced, suffixes }
+    }
+
+    /// Whether a control token contains s.
+    pub fn inside(&self, s: &str) -> bool {
+        let suffix = |&(which, i): &(u32, u32)| &self.forward[which as usize][i as usize..];
+        let at = self.suffixes.partition_point(|x| suffix(x) < s);
+        self.suffixes.get(at).is_some_and(|x| suffix(x).starts_with(s))
+    }
 }
 
 pub struct Splitter {
@@ -73,12 +108,7 @@ impl Splitter {
     pub fn spellings(&self) -> &Spellings {
         self.spellings.get_or_init(|| {
             let control = |s: &&Special| s.control && !s.text.is_empty();
-            let mut forward: Vec<String> = self.specials.iter().filter(control).map(|s| s.text.clone()).collect();
-            let mut backward: Vec<String> = forward.iter().map(|s| s.chars().rev().collect()).collect();
-            forward.sort_unstable();
-            backward.sort_unstable();
-            let longest = forward.iter().map(String::len).max().unwrap_or(0);
-            Spellings { joined: forward.join("\0"), forward, backward, longest }
+            Spellings::new(self.specials.iter().filter(control).map(|s| s.text.clone()).collect())
         })
     }
 

@@ -1,4 +1,11 @@
-//! `strftime_now` for templates: the time is the caller's, in UTC, so that a rendering can be repeated.
+//! `strftime_now` for templates: the time and its zone are the caller's, so that a rendering can be repeated.
+
+/// Seconds since 1970, and how many the caller's clock is ahead of UTC.
+#[derive(Clone, Copy)]
+pub struct Now {
+    pub unix: i64,
+    pub ahead: i32,
+}
 
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
@@ -43,8 +50,8 @@ fn date(unix: i64) -> Date {
     Date { year, month, day, weekday: (days + 4).rem_euclid(7), yearday, second: unix.rem_euclid(86400) }
 }
 
-pub fn format(unix: i64, fmt: &str) -> String {
-    let d = date(unix);
+pub fn format(now: Now, fmt: &str) -> String {
+    let d = date(now.unix.saturating_add(now.ahead.into()));
     let (h, m, s) = (d.second / 3600, d.second / 60 % 60, d.second % 60);
     let h12 = if h % 12 == 0 { 12 } else { h % 12 };
     let (day, month) = (DAYS[d.weekday as usize], MONTHS[(d.month - 1) as usize]);
@@ -88,7 +95,7 @@ pub fn format(unix: i64, fmt: &str) -> String {
             Some('c') => {
                 out.push_str(&format!("{} {} {:2} {h:02}:{m:02}:{s:02} {}", &day[..3], &month[..3], d.day, d.year))
             }
-            Some('s') => out.push_str(&unix.to_string()),
+            Some('s') => out.push_str(&now.unix.to_string()),
             Some('n') => out.push('\n'),
             Some('t') => out.push('\t'),
             // `datetime.now()` knows no zone, so these are empty in Python, too.

@@ -6,6 +6,7 @@
 
 use crate::border::{fail, Fail, Res, FFWD_ARGUMENT, FFWD_BUG, FFWD_MODEL, FFWD_TOO_LONG};
 use crate::marks;
+use crate::strftime::Now;
 use crate::tokenizer::{Marks, Tok};
 use crate::vocab::NONE;
 use crate::{dialect, pyrepr, pystr, strftime};
@@ -16,12 +17,16 @@ use serde_json::Value as Json;
 use std::fmt;
 use std::io;
 
-/// Template instructions of one rendering, and bytes of its text.
-pub const FFWD_LIMIT_FUEL: u64 = 200_000_000;
+/// Template instructions of one rendering, and bytes of its text and of a template's source.
+pub const FFWD_LIMIT_FUEL: u64 = 40_000_000;
 pub const FFWD_LIMIT_RENDERING: usize = 64 << 20;
+pub const FFWD_LIMIT_SOURCE: usize = 1 << 20;
 
-/// Rendering recurses with the template's own calls; callers may run on small stacks, so it gets one of its own.
-const STACK: usize = 64 << 20;
+/// Rendering recurses with the template's own calls, and the engine drops, compares and prints values by recursion; callers
+/// may run on small stacks, so it gets one of its own. What is kept is nested at most pyrepr::DEPTH deep (pystr::kept),
+/// and a single expression can add some 60,000 levels to that: RECURSION calls with as many brackets as the parser takes.
+/// (Reserved only: memory is taken where it is touched.)
+const STACK: usize = 256 << 20;
 const RECURSION: usize = 400;
 
 pub struct Template {
@@ -53,6 +58,10 @@ impl Template {
         let Ok(source) = std::str::from_utf8(source) else {
             return fail(FFWD_MODEL, "the chat template is not valid UTF-8");
         };
+        if source.len() > FFWD_LIMIT_SOURCE {
+            let text = format!("a chat template of {} bytes exceeds the limit of {FFWD_LIMIT_SOURCE}", source.len());
+            return fail(FFWD_MODEL, text);
+        }
         let source = source.to_string();
         on_own_stack(move || {
             let mut env = environment();
@@ -63,7 +72,7 @@ impl Template {
         })
     }
 
-    pub fn render(&self, tok: Option<&Tok>, vars: &[u8], unix: i64) -> Res<Rendering> {
+    pub fn render(&self, tok: Option<&Tok>, vars: &[u8], now: Now) -> Res<Rendering> {
         on_own_stack(|| {
             let mut doc: Json = match serde_json::from_slice(vars) {
                 Ok(v) => v,
@@ -79,16 +88,16 @@ impl Template {
                 }
             }
             match tok {
-                Some(t) => marks::render(self, t, &own, doc, unix),
-                None => Ok(Rendering { text: self.once(&doc, &own, unix)?, marked: None, marks: None }),
+                Some(t) => marks::render(self, t, &own, doc, now),
+                None => Ok(Rendering { text: self.once(&doc, &own, now)?, marked: None, marks: None }),
             }
         })
     }
 
     /// One rendering of one document.
-    pub fn once(&self, doc: &Json, own: &[(&'static str, String)], unix: i64) -> Res<String> {
-        let now = Value::from_function(move |fmt: &str| strftime::format(unix, fmt));
-        let ours = own.iter().map(|(k, v)| (*k, Value::from(v.as_str()))).chain([("strftime_now", now)]);
+    pub fn once(&self, doc: &Json, own: &[(&'static str, String)], now: Now) -> Res<String> {
+        let clock = Value::from_function(move |fmt: &str| strftime::format(now, fmt));
+        let ours = own.iter().map(|(k, v)| (*k, Value::from(v.as_str()))).chain([("strftime_now", clock)]);
         let theirs = doc.as_object().into_iter().flatten().map(|(k, v)| (k.as_str(), Value::from(Serde(v))));
         let context = Value::from_pairs(ours.chain(theirs));
         let template = match self.env.get_template("chat") {
@@ -171,7 +180,8 @@ fn describe(e: &Error) -> String {
     }
 }
 
-/// Runs `body` on a stack that template recursion cannot exhaust; panics come back as errors of the border.
+/// Runs `body` on the large stack; panics come back as errors of the border. An exhausted stack would not: it ends the
+/// process. Against that stand the limits on recursion, on what is printed and kept (pyrepr::DEPTH), and on fuel.
 fn on_own_stack<T: Send>(body: impl FnOnce() -> Res<T> + Send) -> Res<T> {
     std::thread::scope(|scope| {
         let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || crate::border::catch(body));
@@ -196,7 +206,7 @@ fn environment() -> Environment<'static> {
         if let Some(s) = value.as_str() {
             return out.write_str(s).map_err(Error::from);
         }
-        out.write_str(&pyrepr::str(value)).map_err(Error::from)
+        out.write_str(&pyrepr::str(value)?).map_err(Error::from)
     });
     functions(&mut env);
     filters(&mut env);
@@ -206,7 +216,7 @@ fn environment() -> Environment<'static> {
 
 fn functions(env: &mut Environment<'static>) {
     env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
-        let text = pyrepr::str(message);
+        let text = pyrepr::str(message)?;
         Err(Error::new(ErrorKind::InvalidOperation, text.clone()).with_source(Raised(text)))
     });
     env.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.0));
@@ -218,9 +228,12 @@ fn filters(env: &mut Environment<'static>) {
     env.add_filter("string", |v: &Value| pyrepr::str(v));
     env.add_filter("trim", |v: &Value, chars: Option<&str>| pystr::trim(v, chars));
     env.add_filter("format", |v: &Value, args: Rest<ValueOrKwargs>| pystr::percent(v, &args.into_values()));
+    env.add_filter(dialect::KEPT, pystr::kept);
     env.add_filter(dialect::LOOPED, |v: &Value| pystr::looped(v));
     env.add_filter("indent", |v: &Value, args: Rest<ValueOrKwargs>| pystr::indent(v, &args.into_values()));
-    env.add_filter("wordcount", |v: &Value| pyrepr::str(v).split(pystr::space).filter(|w| !w.is_empty()).count());
+    env.add_filter("wordcount", |v: &Value| {
+        Ok::<_, Error>(pyrepr::str(v)?.split(pystr::space).filter(|w| !w.is_empty()).count())
+    });
     env.add_filter("escape", |v: &Value| pystr::escape(v));
     env.add_filter("e", |v: &Value| pystr::escape(v));
     env.add_filter("join", |v: &Value, d: Option<&Value>, attribute: Option<&Value>, kwargs: Kwargs| {

@@ -3,6 +3,7 @@
  * tokenizer's business (tok.c).
  */
 #include <string.h>
+#include <time.h>
 
 #include "ffwd_shim.h"
 #include "text/shim.h"
@@ -12,15 +13,22 @@
 
 _Static_assert(TEXT_LIMIT_FUEL == FFWD_LIMIT_FUEL, "text.h names the shim's limit");
 _Static_assert(TEXT_LIMIT_RENDERING == FFWD_LIMIT_RENDERING, "text.h names the shim's limit");
+_Static_assert(TEXT_LIMIT_TEMPLATE == FFWD_LIMIT_SOURCE, "text.h names the shim's limit");
+_Static_assert(TEXT_LIMIT_STRINGS == FFWD_LIMIT_STRINGS, "text.h names the shim's limit");
+
+/* Seconds that local time is ahead of UTC then. */
+static int32_t ahead_of_utc(int64_t unix_time)
+{
+    time_t then = (time_t)unix_time;
+    struct tm local;
+    return localtime_r(&then, &local) ? (int32_t)local.tm_gmtoff : 0;
+}
 
 enum status chat_template_new(struct chat_template **out, const char *source, size_t n, struct err *e)
 {
     struct ffwd_error failure;
     struct ffwd_template *c = NULL;
     *out = NULL;
-    if (n > LIMIT_META_STRING)
-        return err_set(e, ST_MODEL, "chat_template", "a chat template of %zu bytes exceeds the limit of %u", n,
-                       LIMIT_META_STRING);
     TRY(text_status(ffwd_template_new((const uint8_t *)source, n, &c, &failure), &failure, "chat_template", e));
     *out = (struct chat_template *)c;
     return ST_OK;
@@ -38,7 +46,7 @@ enum status chat_template_render(const struct chat_template *c, const struct tok
     struct ffwd_rendering r = {0};
     *out = (struct text_rendering){0};
     int32_t code = ffwd_template_render((const struct ffwd_template *)c, text_shim_tok(t), (const uint8_t *)vars, n,
-                                        unix_time, &r, &failure);
+                                        unix_time, ahead_of_utc(unix_time), &r, &failure);
     TRY(text_status(code, &failure, "messages", e));
     *out = (struct text_rendering){
         .text = (char *)r.text, .n = r.n,

@@ -75,7 +75,7 @@ void tok_free(struct tok *t); /* NULL is fine */
 enum tok_flags {
     TOK_PLAIN = 0,   /* untrusted: control tokens written in the text are plain text */
     TOK_TRUSTED = 1, /* control tokens written in the text are meant */
-    TOK_BOS = 2,     /* prepend BOS if the model asks for it (and append EOS if the model asks for that) */
+    TOK_BOS = 2,     /* prepend BOS if the model asks for it. EOS is never appended: what is encoded is gone on with */
     TOK_INNER = 4,   /* the text continues a text: no space is put before it */
 };
 
@@ -123,7 +123,7 @@ const tok_id *tok_eos(const struct tok *t, size_t *n);      /* that set, ascendi
 tok_id tok_bos(const struct tok *t);                        /* or TOK_NONE */
 tok_id tok_eos_main(const struct tok *t);                   /* the EOS the file names first, or TOK_NONE */
 bool tok_adds_bos(const struct tok *t);
-bool tok_adds_eos(const struct tok *t);
+bool tok_adds_eos(const struct tok *t); /* what the file says; no function here appends it */
 
 /* The id whose piece is exactly these bytes and which is control or user-defined, or TOK_NONE. */
 tok_id tok_find_special(const struct tok *t, const char *text, size_t n);
@@ -152,7 +152,8 @@ struct text_rendering {
 /* Renders with the variables of a JSON object: `messages`, `tools`, `add_generation_prompt` and whatever else the
  * template knows. All of it counts as the client's. `bos_token`, `eos_token` and their like are taken from t, whatever
  * the object says; t may be NULL (a rendering to look at: no marks, the object's own tokens). `unix_time` is what
- * strftime_now() sees, in UTC. Missing variables are undefined as in Jinja; JSON null is None.
+ * strftime_now() sees, in local time (TZ) as in transformers. Missing variables are undefined as in Jinja; JSON null is
+ * None.
  *
  * ST_ARGUMENT carries the template's own words where it raises, says what is wrong with the JSON, or names the control
  * token when client text cannot be told from the template's. ST_TOO_LONG: the fuel or size limit below. On success the
@@ -161,11 +162,13 @@ MUST_CHECK enum status chat_template_render(const struct chat_template *c, const
                                             size_t n, int64_t unix_time, struct text_rendering *out, struct err *e);
 void text_rendering_release(struct text_rendering *r);
 
-#define TEXT_LIMIT_FUEL 200000000u        /* template instructions of one rendering */
+#define TEXT_LIMIT_TEMPLATE (1u << 20)    /* bytes of a template's source */
+#define TEXT_LIMIT_STRINGS (1u << 16)     /* strings and keys in the variables, where control tokens are to be told apart */
+#define TEXT_LIMIT_FUEL 40000000u         /* template instructions of one rendering */
 #define TEXT_LIMIT_RENDERING (64u << 20)  /* bytes of one rendering */
 
 /* Encodes a rendering: the template's control tokens become ids, the client's do not. BOS is added if the model asks
- * for it and the rendering does not already begin with it. A rendering made without a tokenizer is ST_BUG. *ids as in
+ * for it and the rendering does not already begin with it; EOS never is. A rendering made without a tokenizer is ST_BUG. *ids as in
  * tok_encode(). */
 MUST_CHECK enum status tok_encode_rendering(const struct tok *t, const struct text_rendering *r, tok_id **ids,
                                             size_t *count, struct err *e);

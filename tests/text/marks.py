@@ -4,7 +4,8 @@
     marks.py PROBE CORPUS
 
 Every template is rendered with a real vocabulary beside it: the text must be what it is without one, the marked text
-without its marks must be that text, and control ids must be those of the same conversation with harmless words.
+without its marks must be that text, and control ids must be those of the same conversation with harmless words. Refusals
+are known by name; any other, or a template that fails only beside a vocabulary, is a failure.
 """
 import glob
 import json
@@ -19,8 +20,7 @@ TOKENS = {"ggml-vocab-llama-bpe.gguf": ["<|eot_id|>", "<|start_header_id|>", "<|
           "ggml-vocab-qwen2.gguf": ["<|im_end|>", "<|im_start|>", "<|endoftext|>"],
           "ggml-vocab-llama-spm.gguf": ["<s>", "</s>", "<unk>"],
           "ggml-vocab-gemma-4.gguf": ["<bos>", "<|turn>", "<turn|>", "<eos>"]}
-OWN = {"ggml-vocab-qwen2.gguf": "<|endoftext|>", "ggml-vocab-llama-bpe.gguf": "<|begin_of_text|>",
-       "ggml-vocab-llama-spm.gguf": "<s>", "ggml-vocab-gemma-4.gguf": "<bos>"}
+OWN = ["bos_token", "eos_token", "unk_token", "pad_token"]
 
 
 def attacks(tokens):
@@ -71,51 +71,141 @@ def specials_of(probe_tok, source, tokens):
     return control_ids(probe_tok, spelled)
 
 
+def deleted(source):
+    """What the template takes out of strings."""
+    return [m[1] for m in re.findall(r"replace\((['\"])([^'\"]{2,20})\1, *(['\"])\3\)", source)]
+
+
+def deletions(source, tokens):
+    """Tokens that come about only when the template deletes or trims."""
+    word = "X" * 5
+    for text in deleted(source)[:4]:
+        a = tokens[0]
+        for at in (1, len(a) // 2, len(a) - 1):
+            evil, safe = a[:at] + text + a[at:], word + text + word
+            yield f"deletion of {text!r} at {at}", [conversations.system(evil), conversations.user(evil + " " + evil),
+                                                    conversations.assistant(evil), conversations.user(evil)], \
+                [conversations.system(safe), conversations.user(safe + " " + safe), conversations.assistant(safe),
+                 conversations.user(safe)]
+
+
+# Templates that put control tokens together from what a client's strings have left after cutting.
+SMALL = [
+    "{{ messages[0].content|replace('/no_think', '') }}",
+    "{{ messages[0].content.replace('/no_think', '').strip() }}",
+    "{{ messages[0].content.split('/no_think')|join }}",
+    "{% for part in messages[0].content.split('/no_think') %}{{ part }}{% endfor %}",
+    "{{ messages[1].content|trim }}{{ messages[2].content|trim }}",
+    "{{ messages[1].content.strip() ~ messages[2].content.strip() }}",
+    "{{ messages[1].content.rstrip() }}{{ messages[2].content.lstrip() }}",
+]
+
+
+def small(token):
+    word = "X" * 5
+    for at in range(1, len(token)):
+        evil = [token[:at] + "/no_think" + token[at:], token[:at] + " \n", " " + token[at:]]
+        yield [conversations.user(t) for t in evil], [conversations.user(word) for t in evil]
+
+
+# Refused, because the template prints a value as Python does, where a mark comes out as an escape.
+REFUSED = {f"Reka-Edge with {v} (arguments)" for v in ("llama-bpe", "qwen2", "llama-spm", "gemma-4")}
+
+
+class Check:
+    """What the runs of one vocabulary share."""
+
+    def __init__(self, program, gguf, tokens):
+        self.tokens = tokens
+        self.tok = Probe(program, "tok", gguf)
+        self.tok.receive()
+        self.plain, self.guarded = Probe(program, "tpl"), Probe(program, "tpl", gguf)
+        # The vocabulary's own tokens, which a rendering without it has to be told.
+        self.own = {}
+        for name in OWN:
+            self.guarded.template("[{{ %s is defined }}{{ %s }}" % (name, name))
+            text = ask(self.guarded, {})[1]
+            if text.startswith("[True"):
+                self.own[name] = text[5:]
+
+    def close(self):
+        for p in (self.tok, self.plain, self.guarded):
+            p.close()
+
+    def use(self, source):
+        self.source = source
+        self.control = specials_of(self.tok, source, self.tokens)
+        return self.plain.template(source) or self.guarded.template(source)
+
+    def talk(self, evil, safe, **more):
+        """(what is wrong or "", whether marks were needed); "refused" and "raises" are words of their own."""
+        variables = dict(messages=evil, add_generation_prompt=True, **more)
+        harmless = dict(variables, messages=safe)
+        status, text, ids, marked = ask(self.guarded, variables)
+        s0, t0, _, _ = ask(self.plain, dict(variables, **self.own))
+        s1, t1, ids1, _ = ask(self.guarded, harmless)
+        if status == 1 and "takes for markup" in text:
+            return "refused", False
+        if status != s0:
+            return f"with a tokenizer {text[:200]!r}, without {t0[:200]!r}", False
+        if status != 0:
+            return "raises", False  # templates.py compares that
+        if s1 != 0:
+            return f"only the harmless one fails: {t1[:200]!r}", False
+        clean = "".join(c for c in marked if not "\U000F0000" <= c <= "\U000FFFFD")
+        if marked and clean != text:
+            return "marks change the rendering", True
+        if text != t0:
+            return f"the tokenizer changes the rendering\n   {text[:300]!r}\n   {t0[:300]!r}", bool(marked)
+        got, want = ([i for i in found if i in self.control] for found in (ids, ids1))
+        return got != want and f"control ids {got}, harmless {want}\n   {text[:600]!r}" or "", bool(marked)
+
+
 def main():
     program, corpus = sys.argv[1:3]
-    failures, passed, refused, marked_count = [], 0, [], 0
+    failures, passed, raised, refused, marked = [], 0, 0, set(), 0
     for vocabulary, tokens in TOKENS.items():
-        gguf = os.path.join(corpus, vocabulary)
-        tok = Probe(program, "tok", gguf)
-        tok.receive()
-        plain, guarded = Probe(program, "tpl"), Probe(program, "tpl", gguf)
+        check = Check(program, os.path.join(corpus, vocabulary), tokens)
         for path in sorted(glob.glob(os.path.join(corpus, "templates", "*.jinja"))):
             name = f"{os.path.basename(path)[:-6]} with {vocabulary[11:-5]}"
-            source = open(path, encoding="utf-8").read()
-            control = specials_of(tok, source, tokens)
-            if plain.template(source) or guarded.template(source):
+            if check.use(open(path, encoding="utf-8").read()):
                 failures.append(f"{name}: does not compile")
                 continue
-            for case, evil, safe in attacks(tokens):
-                variables = dict(messages=evil, add_generation_prompt=True, tools=[conversations.WEATHER])
-                harmless = dict(variables, messages=safe)
-                status, text, ids, marked = ask(guarded, variables)
-                if vocabulary in OWN:
-                    variables["bos_token"] = OWN[vocabulary]
-                # eos and unk differ by vocabulary; a template that prints them is compared through marks alone.
-                s0, t0, _, _ = ask(plain, variables)
-                s1, _, ids1, _ = ask(guarded, harmless)
-                if status == 1 and "takes for markup" in text:
-                    refused.append(f"{name} ({case})")
-                    continue
-                if status != s0 or status != 0 or s1 != 0:
-                    continue  # the template raises; templates.py compares that
-                marked_count += bool(marked)
-                clean = "".join(c for c in marked if not "\U000F0000" <= c <= "\U000FFFFD")
-                if marked and clean != text:
-                    failures.append(f"{name} {case}: marks change the rendering")
-                elif text != t0 and "eos_token" not in source and "unk_token" not in source:
-                    failures.append(f"{name} {case}: the tokenizer changes the rendering\n   {text[:300]!r}\n   {t0[:300]!r}")
-                elif [i for i in ids if i in control] != [i for i in ids1 if i in control]:
-                    failures.append(f"{name} {case}: control ids {[i for i in ids if i in control]}, harmless {[i for i in ids1 if i in control]}\n   {text[:600]!r}")
+            cases = [(*case, dict(tools=[conversations.WEATHER])) for case in attacks(tokens)]
+            cases += [(*case, {}) for case in deletions(check.source, tokens)]
+            # Ordinary conversations are never refused.
+            cases += [(f"{n}/{option}", d, d, more) for n, d in conversations.DIALOGUES
+                      for option, more in conversations.OPTIONS[2:4]]
+            for case, evil, safe, more in cases:
+                more.pop("add_generation_prompt", None)
+                problem, needed = check.talk(evil, safe, **more)
+                marked += needed
+                if problem == "refused":
+                    refused.add(f"{name} ({case})")
+                elif problem == "raises":
+                    raised += 1
+                elif problem:
+                    failures.append(f"{name} {case}: {problem}")
                 else:
                     passed += 1
-        plain.close()
-        guarded.close()
-        tok.close()
+        for source in SMALL:
+            check.use(source + tokens[1])
+            for evil, safe in small(tokens[0]):
+                problem, needed = check.talk(evil, safe)
+                marked += needed
+                if problem:
+                    failures.append(f"{source!r} with {vocabulary[11:-5]}: {evil}: {problem}")
+                else:
+                    passed += 1
+        check.close()
+    failures += [f"{r}: refused, which it was not before" for r in sorted(refused - REFUSED)]
+    failures += [f"{r}: no longer refused: take it off the list" for r in sorted(REFUSED - refused)]
     for f in failures[:40]:
         print(f)
-    print(f"note: {marked_count} renderings carried marks, {len(refused)} were refused: {', '.join(refused)}")
+    print(f"note: {marked} renderings needed marks, {raised} raise, {len(refused)} were refused as expected")
+    if passed < 10000 or marked < 500:
+        failures.append("too few")
+        print("fewer renderings passed or needed marks than there are attacks")
     print(f"{passed} passed, {len(failures)} failed")
     sys.exit(bool(failures))
 

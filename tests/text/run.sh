@@ -4,7 +4,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 python=${PYTHON:-python3}
-export BUILD PYTHON
+# Templates tell the local time.
+export BUILD PYTHON TZ=UTC
 corpus=$("$python" tests/text/fetch_corpus.py)
 probe=$build/text_probe
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Isrc -o "$probe" tests/text/probe.c -Wl,--gc-sections \
