@@ -368,8 +368,8 @@ pub fn looped(value: &Value) -> Result<Value, Error> {
 const SHALLOW: u64 = 30_000;
 
 /// What a `set` keeps. A loop may nest a value once more each time round, and the engine drops, compares and prints
-/// values by recursion; so what is kept may be nested only so deep. Slices and their like are made into lists, lest each hold
-/// the one before. Looking costs fuel.
+/// values by recursion; so what is kept may be nested only so deep. Slices and their like are made into lists, lest each
+/// hold the one before. Looking costs fuel.
 pub fn kept(state: &State, value: &Value) -> Result<Value, Error> {
     if value.as_object().is_none() || state.fuel_levels().is_none_or(|(used, _)| used < SHALLOW) {
         return Ok(value.clone());

@@ -75,7 +75,7 @@ void tok_free(struct tok *t); /* NULL is fine */
 enum tok_flags {
     TOK_PLAIN = 0,   /* untrusted: control tokens written in the text are plain text */
     TOK_TRUSTED = 1, /* control tokens written in the text are meant */
-    TOK_BOS = 2,     /* prepend BOS if the model asks for it. EOS is never appended: what is encoded is gone on with */
+    TOK_BOS = 2,     /* prepend BOS if the model asks for it; EOS is never appended, for the model goes on */
     TOK_INNER = 4,   /* the text continues a text: no space is put before it */
 };
 
@@ -163,7 +163,7 @@ MUST_CHECK enum status chat_template_render(const struct chat_template *c, const
 void text_rendering_release(struct text_rendering *r);
 
 #define TEXT_LIMIT_TEMPLATE (1u << 20)    /* bytes of a template's source */
-#define TEXT_LIMIT_STRINGS (1u << 16)     /* strings and keys in the variables, where control tokens are to be told apart */
+#define TEXT_LIMIT_STRINGS (1u << 16)     /* strings and keys in the variables, if t is given */
 #define TEXT_LIMIT_FUEL 40000000u         /* template instructions of one rendering */
 #define TEXT_LIMIT_RENDERING (64u << 20)  /* bytes of one rendering */
 

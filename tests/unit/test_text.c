@@ -382,7 +382,7 @@ static void test_nesting(void **state)
     char *down = malloc(DOWN);
     size_t n = 0;
     for (int i = 0; i < 40000; i++)
-        n += (size_t)sprintf(down + n, "{%% set b=[b] %%}");
+        n += (size_t)snprintf(down + n, DOWN - n, "{%% set b=[b] %%}");
     snprintf(down + n, DOWN - n, "{{ b }}");
     assert_int_not_equal(render(down, NULL, "{}", &r, &e), ST_OK);
     free(down);
@@ -487,7 +487,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_byte_level), cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_json),       cmocka_unit_test(test_stream),         cmocka_unit_test(test_templates),
-        cmocka_unit_test(test_limits),  cmocka_unit_test(test_nesting),     cmocka_unit_test(test_trust),          cmocka_unit_test(test_shim),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_nesting),        cmocka_unit_test(test_trust),
+        cmocka_unit_test(test_shim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
