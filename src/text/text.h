@@ -168,8 +168,8 @@ void text_rendering_release(struct text_rendering *r);
 #define TEXT_LIMIT_RENDERING (64u << 20)  /* bytes of one rendering */
 
 /* Encodes a rendering: the template's control tokens become ids, the client's do not. BOS is added if the model asks
- * for it and the rendering does not already begin with it; EOS never is. A rendering made without a tokenizer is ST_BUG. *ids as in
- * tok_encode(). */
+ * for it and the rendering does not already begin with it; EOS never is. A rendering made without a
+ * tokenizer is ST_BUG. *ids as in tok_encode(). */
 MUST_CHECK enum status tok_encode_rendering(const struct tok *t, const struct text_rendering *r, tok_id **ids,
                                             size_t *count, struct err *e);
 
