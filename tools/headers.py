@@ -20,7 +20,9 @@ def compile_one(root, header):
     if header == "src/kern/avx512/emulate.h":
         flags.append("-DKERN_EMULATE_AVX512")
     if level == "simd":
-        flags += ["-Wno-unused-function", "-include", "kern/avx2/vec.h"]
+        # chunk.h is the end of a linear.c, which defines what it needs
+        before = "kern/avx2/linear.c" if header.endswith("/chunk.h") else "kern/avx2/vec.h"
+        flags += ["-Wno-unused-function", "-include", before]
     run = subprocess.run([os.environ.get("CC", "gcc"), *flags, "-include", header, "-xc", "/dev/null"], cwd=root,
                          capture_output=True, text=True)
     if run.returncode:

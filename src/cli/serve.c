@@ -11,8 +11,8 @@
 
 struct options {
     const char *model, *host, *model_name;
-    uint32_t port, ctx, rows, threads, kv;
-    bool strict_model;
+    uint32_t port, ctx, rows, queue, threads, kv, kv_budget;
+    bool strict_model, no_prefix_cache;
 };
 
 static const struct opt opts[] = {
@@ -21,8 +21,15 @@ static const struct opt opts[] = {
     {"port", 0, OPT_U32, offsetof(struct options, port), 0, 65535, "PORT", "port to listen on (8080); 0 = any free one"},
     CLI_OPT_CTX(struct options),
     {"rows", 0, OPT_U32, offsetof(struct options, rows), 1, LIMIT_ROWS, "N", "requests that run at the same time (8)"},
+    {"queue", 0, OPT_U32, offsetof(struct options, queue), 1, LIMIT_QUEUE, "N",
+     "requests that may wait (256); beyond that the answer is 429"},
     CLI_OPT_THREADS(struct options),
     CLI_OPT_KV(struct options),
+    {"kv-budget", 0, OPT_U32, offsetof(struct options, kv_budget), 1, UINT32_MAX, "MB",
+     "memory for keys and values, of running requests and of kept prefixes (default: half of what is free, at most what "
+     "all rows can fill)"},
+    {"no-prefix-cache", 0, OPT_FLAG, offsetof(struct options, no_prefix_cache), 0, 0, NULL,
+     "nothing is reused between requests"},
     {"model-name", 0, OPT_STR, offsetof(struct options, model_name), 0, 0, "NAME",
      "the model's name as clients see it (default: the file's name without .gguf)"},
     {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
@@ -61,6 +68,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
         return cli_fail(&e);
     if (m->chat_err.code != ST_OK)
         fprintf(stderr, "ffwd: chat requests will be refused: %s\n", m->chat_err.text);
+    fprintf(stderr, "context %u, up to %zu MB of keys and values%s\n", engine_context(engine),
+            engine_kv_bytes(engine) >> 20, o->no_prefix_cache ? "" : ", in which prefixes are kept");
     fprintf(stderr, "listening on %s\n", server_url(s));
     cli_wait_signal();
     fprintf(stderr, "stopping; requests under way have %u s\n", GRACE_S);
@@ -86,7 +95,10 @@ int verb_serve(int argc, char **argv)
                               .pool = m.pool,
                               .kv_format = o.kv ? KERN_KV_F32 : KERN_KV_F16,
                               .context = o.ctx,
-                              .rows = o.rows};
+                              .rows = o.rows,
+                              .queue = o.queue,
+                              .kv_budget = (size_t)o.kv_budget << 20,
+                              .no_prefix_cache = o.no_prefix_cache};
     st = engine_new(&engine, &c, &e);
     if (st == ST_OK) {
         status = serve(&m, &o, engine);
