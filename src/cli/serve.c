@@ -68,9 +68,9 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
         return cli_fail(&e);
     if (m->chat_err.code != ST_OK)
         fprintf(stderr, "ffwd: chat requests will be refused: %s\n", m->chat_err.text);
+    fprintf(stderr, "listening on %s\n", server_url(s));
     fprintf(stderr, "context %u, up to %zu MB of keys and values%s\n", engine_context(engine),
             engine_kv_bytes(engine) >> 20, o->no_prefix_cache ? "" : ", in which prefixes are kept");
-    fprintf(stderr, "listening on %s\n", server_url(s));
     cli_wait_signal();
     fprintf(stderr, "stopping; requests under way have %u s\n", GRACE_S);
     server_stop(s, GRACE_S);
