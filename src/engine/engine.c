@@ -83,6 +83,7 @@ static void *engine_main(void *arg)
         row_check_stalls(en);
         row_tell(en);
         row_admit(en);
+        notify_flush(&en->notify); /* requests that ended above do not wait for a step of others */
         bool worked = step_run(en);
         notify_flush(&en->notify);
         if (!worked)
