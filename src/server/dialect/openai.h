@@ -65,6 +65,9 @@ extern const struct reply_ops openai_chat_ops, openai_completions_ops;
 /* "prompt_tokens": … with its braces. */
 void openai_usage(const struct reply *r, struct buf *out);
 
+/* The end of a stream: usage in a chunk of its own where it was asked for, then the word that ends it. */
+void openai_end_stream(const struct reply *r, const char *object, struct buf *out);
+
 /* {"id":…,"object":…,"created":…,"model":…, */
 void openai_head(const struct reply *r, const char *object, struct buf *out);
 

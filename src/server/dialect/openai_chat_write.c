@@ -91,14 +91,7 @@ static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
 
 static void end(struct reply *r, struct buf *out)
 {
-    if (r->job.include_usage) {
-        buf_adds(out, "data: ");
-        openai_head(r, "chat.completion.chunk", out);
-        buf_adds(out, "\"choices\":[],\"usage\":");
-        openai_usage(r, out);
-        buf_adds(out, "}\n\n");
-    }
-    buf_adds(out, "data: [DONE]\n\n");
+    openai_end_stream(r, "chat.completion.chunk", out);
 }
 
 /* ---- whole ---- */

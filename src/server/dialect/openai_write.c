@@ -85,3 +85,15 @@ void openai_usage(const struct reply *r, struct buf *out)
     http_json_fixed(out, s.decode);
     buf_adds(out, "}}");
 }
+
+void openai_end_stream(const struct reply *r, const char *object, struct buf *out)
+{
+    if (r->job.include_usage) {
+        buf_adds(out, "data: ");
+        openai_head(r, object, out);
+        buf_adds(out, "\"choices\":[],\"usage\":");
+        openai_usage(r, out);
+        buf_adds(out, "}\n\n");
+    }
+    buf_adds(out, "data: [DONE]\n\n");
+}
