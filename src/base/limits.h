@@ -31,6 +31,10 @@
 #define LIMIT_STOP_BYTES 256u                 /* bytes of one stop string */
 #define LIMIT_ROW_ARENA (64u << 10)           /* bytes of one request's arena: its stop strings */
 #define LIMIT_LOGPROBS 20u                    /* alternatives reported for one token */
+#define LIMIT_PRIORITY 100                    /* priorities are within ± this */
+#define LIMIT_DEADLINE_MS (24u * 3600000u)    /* the longest deadline a request can name */
+#define LIMIT_SALT 256u                       /* bytes of a cache salt */
+#define LIMIT_ITL_MS 60000u                   /* the longest step that can be asked for */
 #define LIMIT_ROWS 64u                        /* requests that run at the same time */
 #define LIMIT_QUEUE 256u                      /* requests that wait */
 #define LIMIT_SPAN 512u                       /* tokens one row may feed in one step */

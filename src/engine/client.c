@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +20,24 @@ size_t engine_kv_bytes(const struct engine *en)
     return kv_pool_bytes(en->kv);
 }
 
+void engine_verify(const struct engine *en)
+{
+    kv_verify(en->kv, en->seqs, en->cfg.rows);
+    for (uint32_t i = 0; i < en->rows.n; i++) {
+        const struct row *r = en->rows.at[i];
+        if (r->seq->len > r->n || r->state != ROW_RUNNING)
+            BUG("a row of %u ids has fed %u", r->n, r->seq->len);
+        if (en->tree)
+            kv_tree_verify(en->tree, r->plan.ns, r->ids, r->seq);
+    }
+}
+
+void engine_last_step(const struct engine *en, double *predicted_ms, double *budget_ms)
+{
+    *predicted_ms = en->step.predicted_ms;
+    *budget_ms = en->step.budget_ms;
+}
+
 uint32_t engine_kv_unused(const struct engine *en)
 {
     return kv_pool_available(en->kv, 0);
@@ -28,6 +47,13 @@ const char *finish_name(enum finish f)
 {
     static const char *const names[] = {"none", "stop", "length", "error", "cancelled"};
     return (unsigned)f < sizeof names / sizeof *names ? names[f] : "unknown";
+}
+
+const char *cache_miss_name(enum cache_miss m)
+{
+    static const char *const names[] = {"none", "not used", "nothing like it is kept", "new text", "text differs",
+                                        "keys and values of a sliding window were evicted"};
+    return (unsigned)m < sizeof names / sizeof *names ? names[m] : "unknown";
 }
 
 void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
@@ -58,14 +84,28 @@ static enum status check_request(const struct engine *en, const struct request *
     if (rq->logprobs > LIMIT_LOGPROBS + 1)
         return err_set(e, ST_ARGUMENT, "logprobs", "at most %u alternatives a token can be reported, not %u",
                        LIMIT_LOGPROBS, rq->logprobs - 1);
+    if (rq->prompt_logprobs && !rq->logprobs)
+        return err_set(e, ST_ARGUMENT, "logprobs", "log-probabilities of the prompt need logprobs");
+    if (rq->prompt_only && !rq->prompt_logprobs)
+        return err_set(e, ST_ARGUMENT, "prompt_only", "a request that ends with its prompt needs its log-probabilities");
+    if (rq->priority < -LIMIT_PRIORITY || rq->priority > LIMIT_PRIORITY)
+        return err_set(e, ST_ARGUMENT, "priority", "priority must be between %d and %d, not %d", -LIMIT_PRIORITY,
+                       LIMIT_PRIORITY, (int)rq->priority);
+    if (rq->deadline_ms > LIMIT_DEADLINE_MS)
+        return err_set(e, ST_ARGUMENT, "deadline_ms", "deadline_ms can be at most %u, not %u", LIMIT_DEADLINE_MS,
+                       rq->deadline_ms);
+    if (rq->salt_n > LIMIT_SALT)
+        return err_set(e, ST_ARGUMENT, "cache_salt", "cache_salt can have at most %u bytes, not %zu", LIMIT_SALT,
+                       rq->salt_n);
     if (rq->stops_n && !en->has_words)
         return err_set(e, ST_ARGUMENT, "stop", "stop strings need a tokenizer, this engine has none");
     return ST_OK;
 }
 
 /* Seconds until a place is likely to be free. */
-static enum status refuse_busy(const struct engine *en, struct err *e)
+static enum status refuse_busy(struct engine *en, struct err *e)
 {
+    stats_add(&en->stats, STAT_REFUSED, 1);
     uint64_t mean = atomic_load_explicit(&en->mean_ms, memory_order_relaxed);
     uint64_t s = (mean + 999) / 1000;
     enum status st = err_set(e, ST_BUSY, "", "%u requests run and %u wait, the queue is full", en->cfg.rows,
@@ -111,7 +151,16 @@ static enum status fill_row(struct engine *en, struct row *r, const struct reque
     r->sampling = rq->sampling;
     r->ignore_eos = rq->ignore_eos;
     r->logprobs = rq->logprobs;
-    r->submitted = clock_seconds();
+    r->prompt_logprobs = rq->prompt_logprobs;
+    r->prompt_only = rq->prompt_only;
+    r->no_prefix_cache = rq->no_prefix_cache;
+    r->priority = rq->priority;
+    r->deadline_ms = rq->deadline_ms;
+    r->salt_n = (uint32_t)rq->salt_n;
+    if (rq->salt_n)
+        memcpy(r->salt, rq->salt, rq->salt_n);
+    snprintf(r->name, sizeof r->name, "%s", rq->name ? rq->name : "");
+    r->submitted = engine_clock(en);
     return ST_OK;
 }
 

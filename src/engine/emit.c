@@ -85,8 +85,16 @@ void emit_chosen(struct engine *en, struct row *r)
         row_end(en, r, FINISH_ERROR, &r->err, NULL);
         return;
     }
-    if (r->first <= 0)
+    stats_add(&en->stats, STAT_COMPLETION, 1);
+    if (r->first <= 0) {
         r->first = en->now;
+        stats_time(&en->stats, STAT_TTFT, en->now - r->submitted);
+        stats_add(&en->stats, STAT_PROMPT, r->prompt_n);
+        stats_add(&en->stats, STAT_CACHED, r->cached);
+    } else {
+        stats_time(&en->stats, STAT_ITL, en->now - r->last);
+    }
+    r->last = en->now;
     r->ids[r->n++] = r->chosen;
     if (en->has_words && !r->ignore_eos && en->words.ends(en->words.ctx, r->chosen)) {
         row_end(en, r, FINISH_STOP, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/inside.h"
+#include "engine/sched.h"
 
 /* --- the thread ------------------------------------------------------------------------------------------------------ */
 
@@ -35,6 +36,10 @@ static void obey(struct engine *en)
 {
     struct command c;
     while (queue_pop(&en->queue, &c)) {
+        if (c.kind == COMMAND_LOOK) {
+            look_answer(en, (uint32_t)c.id);
+            continue;
+        }
         struct slot *s = slot_find(&en->slots, c.id, SLOT_ENGINE);
         if (c.kind == COMMAND_SUBMIT)
             row_begin(en, s);
@@ -51,7 +56,7 @@ static void sleep_until_rung(struct engine *en)
     atomic_store(&en->asleep, true);
     if (!queue_ready(&en->queue) && !atomic_load(&en->stopping) && !row_reader_came_back(en)) {
         struct pollfd p = {.fd = en->bell, .events = POLLIN};
-        poll(&p, 1, en->rows.n + en->line.n ? (int)(ENGINE_STALL_LOOK_S * 1000) : -1);
+        poll(&p, 1, en->rows.n + en->line.n ? (int)(ENGINE_LOOK_S * 1000) : -1);
     }
     atomic_store(&en->asleep, false);
     uint64_t count;
@@ -73,22 +78,36 @@ static void end_all(struct engine *en)
     notify_flush(&en->notify);
 }
 
+static bool turn(struct engine *en)
+{
+    uint64_t began = clock_ns(), busy = stats_busy_ns(&en->stats);
+    en->now = engine_clock(en);
+    obey(en);
+    row_check_times(en);
+    row_tell(en);
+    sched_admit(en);
+    notify_flush(&en->notify); /* requests that ended above do not wait for a step of others */
+    bool worked = step_run(en);
+    notify_flush(&en->notify);
+    uint64_t other = clock_ns() - began - (stats_busy_ns(&en->stats) - busy);
+    stats_add(&en->stats, STAT_OTHER_NS, other);
+    return worked;
+}
+
+bool engine_turn(struct engine *en)
+{
+    if (!en->manual)
+        BUG("a turn from outside for an engine that has a thread");
+    return turn(en);
+}
+
 static void *engine_main(void *arg)
 {
     struct engine *en = arg;
     pool_set_fp_mode();
-    while (!atomic_load(&en->stopping)) {
-        en->now = clock_seconds();
-        obey(en);
-        row_check_stalls(en);
-        row_tell(en);
-        row_admit(en);
-        notify_flush(&en->notify); /* requests that ended above do not wait for a step of others */
-        bool worked = step_run(en);
-        notify_flush(&en->notify);
-        if (!worked)
+    while (!atomic_load(&en->stopping))
+        if (!turn(en))
             sleep_until_rung(en);
-    }
     end_all(en);
     return NULL;
 }
@@ -103,7 +122,8 @@ static enum status make_rows(struct engine *en, struct err *e)
     en->rows.at = calloc(rows, sizeof(struct row *));
     en->line.at = calloc(en->slots.n, sizeof(struct row *));
     en->samplers = calloc((size_t)pool_size(en->cfg.pool), sizeof *en->samplers);
-    if (!en->seqs || !en->idle_seqs || !en->rows.at || !en->line.at || !en->samplers)
+    en->scores = calloc(rows, sizeof *en->scores);
+    if (!en->seqs || !en->idle_seqs || !en->rows.at || !en->line.at || !en->samplers || !en->scores)
         return err_set(e, ST_NO_MEMORY, "rows", "no memory for %u rows", rows);
     for (uint32_t i = 0; i < rows; i++) {
         TRY(kv_seq_init(&en->seqs[i], en->kv, e));
@@ -128,9 +148,13 @@ static enum status start(struct engine *en, const struct engine_config *cfg, con
     if (tuning && tuning->positions)
         kv.positions = tuning->positions;
     TRY(slot_table_init(&en->slots, en->cfg.rows + en->cfg.queue + ENGINE_SPARE_SLOTS, e));
-    /* A slot may have a submit, its cancel, and the late cancel of the request before under way. */
-    TRY(queue_init(&en->queue, 4 * en->slots.n, e));
+    /* A slot may have a submit, its cancel, and the late cancel of the request before under way; and there may be looks
+     * whose askers gave up: one in LOOK_WAIT_S seconds. */
+    TRY(queue_init(&en->queue, 4 * en->slots.n + 64, e));
+    TRY(look_init(&en->look, en->slots.n, e));
     TRY(kv_pool_new(&en->kv, &kv, e));
+    for (uint32_t g = 0; g < en->net.kv_groups; g++)
+        en->kv_blocks[g] = kv_pool_unused(en->kv, g);
     if (!cfg->no_prefix_cache)
         TRY(kv_tree_new(&en->tree, en->kv, e));
     TRY(make_rows(en, e));
@@ -139,6 +163,8 @@ static enum status start(struct engine *en, const struct engine_config *cfg, con
     if (en->bell < 0)
         return err_errno(e, ST_IO, "", "cannot make a descriptor for the engine");
     TRY(notify_init(&en->notify, &en->slots, e));
+    if (en->manual)
+        return ST_OK;
     int rc = notify_thread(&en->thread, engine_main, en);
     if (rc) {
         errno = rc;
@@ -146,6 +172,12 @@ static enum status start(struct engine *en, const struct engine_config *cfg, con
     }
     en->started = true;
     return ST_OK;
+}
+
+static double real_clock(void *ctx)
+{
+    (void)ctx;
+    return clock_seconds();
 }
 
 enum status engine_new_net(struct engine **out, const struct engine_config *cfg, const struct engine_net *net,
@@ -163,6 +195,9 @@ enum status engine_new_net(struct engine **out, const struct engine_config *cfg,
         en->words = *words;
     en->stall_s = (double)(tuning && tuning->stall_ms ? tuning->stall_ms : ENGINE_STALL_MS) / 1000;
     en->bell = en->notify.bell = -1;
+    en->clock = tuning && tuning->clock ? tuning->clock : real_clock;
+    en->clock_ctx = tuning ? tuning->clock_ctx : NULL;
+    en->manual = tuning && tuning->manual;
     enum status st = start(en, cfg, tuning, e);
     if (st) {
         engine_free(en);
@@ -175,6 +210,8 @@ enum status engine_new_net(struct engine **out, const struct engine_config *cfg,
 void engine_stop(struct engine *en)
 {
     atomic_store(&en->stopping, true);
+    if (en->manual && en->notify.started)
+        end_all(en);
     if (!en->started)
         return;
     engine_ring(en);
@@ -206,5 +243,7 @@ void engine_free(struct engine *en)
     free(en->rows.at);
     free(en->line.at);
     free(en->samplers);
+    free(en->scores);
+    look_release(&en->look);
     free(en);
 }

@@ -23,6 +23,39 @@
 struct engine;
 typedef uint64_t request_id; /* slot and generation; 0 is never valid */
 
+/* --- what a step costs ----------------------------------------------------------------------------------------------- */
+
+#define ENGINE_COST_POINTS 16u
+
+/*
+ * Predicted milliseconds of a step: the points interpolated at its number of ids (proportional beyond the last), plus
+ * head_ms for each position that gets a head and is sampled, plus attention_ms for each million keys looked at, counted
+ * over all ids and all layers. The points ascend in tokens.
+ */
+struct engine_cost {
+    uint32_t n;
+    struct engine_cost_point {
+        uint32_t tokens;
+        double ms;
+    } point[ENGINE_COST_POINTS];
+    double head_ms, attention_ms;
+    bool frozen; /* real steps do not change it */
+};
+
+/* What a machine can do at best, all threads together. */
+struct engine_machine {
+    double bytes_per_s; /* read from memory */
+    double macs_per_s;  /* int8 multiply-accumulates */
+};
+
+/* A first guess: weights are read once a step, and every id takes its products. `machine` NULL = a modest one. */
+void engine_cost_guess(struct engine_cost *c, const struct model_info *info, const struct engine_machine *machine);
+
+/* ST_ARGUMENT unless the points ascend and everything is positive and finite. */
+MUST_CHECK enum status engine_cost_check(const struct engine_cost *c, struct err *e);
+
+/* --- the engine ------------------------------------------------------------------------------------------------------ */
+
 struct engine_config {
     const struct model *model;   /* outlives the engine */
     const struct tok *tok;       /* detokenises and knows the end tokens; outlives the engine; NULL = ids only */
@@ -34,6 +67,8 @@ struct engine_config {
     size_t kv_budget;            /* bytes; 0 = from free memory */
     bool no_prefix_cache;        /* nothing is reused between requests (benchmarks) */
     uint32_t chunk;              /* prompt ids one row feeds in one step at most, 0 = LIMIT_SPAN */
+    uint32_t itl_ms;             /* how long a step may take while rows decode, 0 = 50: prompts are cut to fit */
+    const struct engine_cost *cost; /* copied; NULL = a guess. Refined by real steps unless frozen */
 };
 
 MUST_CHECK enum status engine_new(struct engine **out, const struct engine_config *cfg, struct err *e);
@@ -45,7 +80,25 @@ void engine_free(struct engine *en); /* engine_stop(), then everything is releas
 uint32_t engine_context(const struct engine *en);
 size_t engine_kv_bytes(const struct engine *en);
 
+#define REQUEST_NAME 48u /* bytes of a request's name, the NUL counted */
+
 /* --- requests -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * How a request is served, decided once when it is admitted. Each feature is on or off, and why says the reason for
+ * what is off, in a phrase; NULL where it is on.
+ */
+struct plan_feature {
+    bool on;
+    const char *why;
+};
+
+struct plan {
+    uint64_t ns;                   /* namespace of the prefix cache */
+    struct plan_feature match;     /* begins with what the cache has */
+    struct plan_feature publish;   /* leaves what it feeds in the cache */
+    struct plan_feature skip_head; /* known positions get no head */
+};
 
 struct request_stop {
     const char *s; /* bytes */
@@ -63,12 +116,20 @@ struct request {
     bool ignore_eos;             /* keep going past end tokens (benchmarks) */
     bool keep_special;           /* control tokens appear in the text */
     uint32_t logprobs;           /* alternatives per token to report, plus 1; 0 = none. At most LIMIT_LOGPROBS + 1 */
+    bool prompt_logprobs;        /* of prompt ids too, as EVENT_PROMPT; needs logprobs */
+    bool prompt_only;            /* ends with the prompt: nothing is chosen. Needs prompt_logprobs */
+    int32_t priority;            /* lower goes first, within ±LIMIT_PRIORITY; 0 is usual */
+    uint32_t deadline_ms;        /* from submission to the end; 0 = none */
+    const void *salt;            /* [salt_n <= LIMIT_SALT] prefixes are shared only between equal salts */
+    size_t salt_n;
+    bool no_prefix_cache;        /* this request reuses nothing */
+    const char *name;            /* shown by engine_view(); cut after REQUEST_NAME - 1 bytes; NULL = none */
 };
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_CANCELLED };
 const char *finish_name(enum finish f); /* "stop", "length", "error", "cancelled" */
 
-enum event_kind { EVENT_TOKEN, EVENT_END };
+enum event_kind { EVENT_TOKEN, EVENT_PROMPT, EVENT_END };
 
 struct event_logprob {
     tok_id id;
@@ -78,7 +139,8 @@ struct event_logprob {
 /* EVENT_TOKEN: one chosen token, and the text that became certain with it (possibly none, never half a character; text
  * that could still be the beginning of a stop string is held back). EVENT_END: the last event; `text` is what was still
  * held back. A token whose text does not fit one event is followed by further EVENT_TOKENs with id -1; where the
- * text is cut does not depend on the reader. */
+ * text is cut does not depend on the reader. EVENT_PROMPT: one id of the prompt, in order, without text; the first has no
+ * logprob (nothing comes before it): 0, and no alternatives. */
 struct event {
     enum event_kind kind;
     tok_id id;
@@ -89,9 +151,22 @@ struct event {
     struct event_logprob top[LIMIT_LOGPROBS];
 };
 
+/* Why prompt ids beyond those that were cached had to be fed. */
+enum cache_miss {
+    MISS_NONE,    /* nothing but the last id, which is always fed */
+    MISS_OFF,     /* the plan does not use the cache */
+    MISS_UNKNOWN, /* nothing that begins like this is kept */
+    MISS_NEW,     /* all that is kept of this text was reused; the rest is new */
+    MISS_DIFFERS, /* what is kept goes on with other ids */
+    MISS_EVICTED  /* keys and values of a sliding window were given up */
+};
+const char *cache_miss_name(enum cache_miss m); /* "text differs" */
+
 struct request_usage {
     uint32_t prompt_tokens, completion_tokens, cached_tokens;
-    uint32_t steps, head_positions;
+    enum cache_miss miss;        /* at prompt id cached_tokens */
+    uint32_t sampled;            /* completion tokens that a sampler chose: all of them, as long as there are no sources */
+    uint32_t steps, head_positions, preemptions;
     double queue_s, prefill_s, decode_s; /* prefill ends when the first token is chosen */
 };
 
@@ -101,6 +176,7 @@ struct request_result {
     char stop[LIMIT_STOP_BYTES];        /* the stop string that ended it, NUL-terminated, or "" */
     bool kv_exhausted;                  /* FINISH_LENGTH because memory for KV ran out, not because of a limit */
     struct request_usage usage;
+    struct plan plan;
 };
 
 /* Checks and queues a request. ST_ARGUMENT (a field out of range), ST_TOO_LONG (prompt beyond the context; both counts
@@ -128,5 +204,51 @@ void engine_close(struct engine *en, request_id id);
 
 /* Requests running and waiting now. */
 void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting);
+
+/* --- looking at it --------------------------------------------------------------------------------------------------- */
+
+/* A histogram: count[i] are values in (bound[i - 1], bound[i]], the last ones are above all bounds. */
+#define STAT_BUCKETS 20u
+struct engine_histogram {
+    const double *bound; /* [n] */
+    uint32_t n;          /* < STAT_BUCKETS */
+    uint64_t count[STAT_BUCKETS];
+    double sum;
+};
+
+/* Since the engine was made. Seconds, tokens, requests. */
+struct engine_stats {
+    uint64_t finished[FINISH_CANCELLED + 1]; /* by enum finish */
+    uint64_t prompt_tokens, cached_tokens, completion_tokens; /* counted when a prompt is done, when a token is chosen */
+    uint64_t cache_queries, cache_hits;      /* prompt tokens that were looked up, and found */
+    uint64_t preemptions, refused;           /* refused: the queue was full */
+    uint64_t steps;
+    double forward_s, head_s, sample_s, other_s; /* where the engine's time went, apart from waiting */
+    struct engine_histogram queue, ttft, itl, e2e, step; /* seconds */
+};
+void engine_stats(struct engine *en, struct engine_stats *out);
+
+struct engine_row_view {
+    char name[REQUEST_NAME];
+    bool running;
+    int32_t priority;
+    uint32_t prompt_tokens, cached_tokens, fed_tokens, completion_tokens, max_tokens, preemptions;
+    bool reader_slow; /* it waits until its reader takes events */
+    double age_s;
+};
+
+struct engine_view {
+    struct engine_row_view *rows; /* [cap] the caller's: running ones first, in the order they are served */
+    uint32_t n, cap;
+    uint32_t queued;              /* all that wait, also those beyond cap */
+    struct {
+        uint32_t blocks, used, cached; /* of all groups: used by rows; held by the prefix cache alone */
+    } kv;
+    struct engine_cost cost;
+};
+
+/* A picture between two steps, so it may take as long as a step. ST_BUSY when the engine does not answer within some
+ * seconds. Any thread but the engine's. */
+MUST_CHECK enum status engine_look(struct engine *en, struct engine_view *out, struct err *e);
 
 #endif

@@ -5,21 +5,23 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/cost.h"
 #include "engine/engine.h"
+#include "engine/look.h"
 #include "engine/net.h"
 #include "engine/notify.h"
+#include "engine/plan.h"
 #include "engine/queue.h"
 #include "engine/row.h"
 #include "engine/slots.h"
+#include "engine/stats.h"
 #include "engine/step.h"
 
 #define ENGINE_ROWS 8u           /* where the configuration names none */
 #define ENGINE_STALL_MS 30000u
-#define ENGINE_STALL_LOOK_S 0.25 /* how often stalled rows are looked at */
+#define ENGINE_LOOK_S 0.05       /* how often stalled rows and deadlines are looked at */
 #define ENGINE_LEAST_BUDGET ((size_t)256 << 20) /* bytes of KV that are planned for when nobody says how many */
 #define ENGINE_SPARE_SLOTS 64u   /* requests that ended but whose client has not closed them yet */
-
-#define ENGINE_NAMESPACE 0u /* one model, one KV format, no adapters: ids alone tell prefixes apart */
 
 struct engine {
     /* fixed once started */
@@ -29,6 +31,9 @@ struct engine {
     bool has_words;
     uint32_t step_tokens;     /* ids one step feeds at most */
     double stall_s;
+    double (*clock)(void *ctx); /* seconds; tests have their own */
+    void *clock_ctx;
+    bool manual;
 
     /* shared with clients */
     struct slot_table slots;
@@ -41,22 +46,32 @@ struct engine {
     int bell;                          /* eventfd: wakes the engine thread */
     pthread_t thread;
     bool started;
+    struct stats stats;
+    struct look look;
 
     /* the engine thread's */
     struct kv_pool *kv;
     struct kv_tree *tree;      /* prefixes that may be asked for again; NULL = none are kept */
+    uint32_t kv_blocks[KV_GROUPS]; /* of each group in all */
+    struct cost cost;
     struct kv_seq *seqs;       /* [cfg.rows] */
     struct kv_seq **idle_seqs; /* [idle_n] */
     uint32_t idle_n;
     struct row_list rows, line; /* running, waiting */
     uint64_t arrivals;
     double now;                 /* of this turn of the loop */
-    double next_stall_look;
+    double next_look;
     struct sampler **samplers;  /* [pool_size]: a worker's own */
     float *logits;              /* [cfg.rows][vocab] */
     tok_id *ids;                /* [slots][context]: prompt and output of every request */
+    struct step_score *scores; /* [cfg.rows] */
     struct step step;
 };
+
+static inline double engine_clock(const struct engine *en)
+{
+    return en->clock(en->clock_ctx);
+}
 
 /* Bytes of a region, for mem_unmap(). */
 size_t engine_logits_bytes(const struct engine *en);

@@ -3,6 +3,7 @@
  * the network's shapes and a budget in bytes.
  */
 #include "engine/inside.h"
+#include "engine/sched.h"
 
 size_t engine_logits_bytes(const struct engine *en)
 {
@@ -53,6 +54,14 @@ static enum status fill_defaults(struct engine *en, const struct engine_config *
     if (c->context > en->net.context)
         return err_set(e, ST_ARGUMENT, "context", "the context can be at most the model's %u positions, not %u",
                        en->net.context, c->context);
+    if (c->itl_ms > LIMIT_ITL_MS)
+        return err_set(e, ST_ARGUMENT, "itl", "a step may be planned to take up to %u ms, not %u", LIMIT_ITL_MS,
+                       c->itl_ms);
+    const struct engine_cost *cost = c->cost ? c->cost : &en->net.cost;
+    TRY(engine_cost_check(cost, e));
+    cost_begin(&en->cost, cost);
+    c->cost = NULL; /* it was copied */
+    c->itl_ms = c->itl_ms ? c->itl_ms : SCHED_ITL_MS;
     c->rows = c->rows ? c->rows : ENGINE_ROWS;
     c->queue = c->queue ? c->queue : LIMIT_QUEUE;
     c->chunk = c->chunk ? c->chunk : LIMIT_SPAN;

@@ -15,6 +15,7 @@ struct engine_net {
     uint32_t kv_groups;
     struct kv_shape kv_group[KV_GROUPS];
     const struct kern_ops *ops; /* for sampling */
+    struct engine_cost cost;    /* a guess, where the configuration has no better one */
 
     /* Scratch for steps of up to `tokens` ids; called once, before the others. */
     enum status (*prepare)(void *ctx, struct pool *pool, uint32_t tokens, uint32_t context, struct err *e);
@@ -39,7 +40,19 @@ struct engine_words {
 struct engine_tuning {
     uint32_t stall_ms;  /* how long a full ring may stay unread; 0 = ENGINE_STALL_MS */
     uint32_t positions; /* of the KV pool, even fewer than the context; 0 = as planned */
+    bool manual;        /* no engine thread: whoever made the engine calls engine_turn() */
+    double (*clock)(void *ctx); /* seconds; NULL = clock_seconds() */
+    void *clock_ctx;
 };
+
+/* One turn of the engine's loop: commands, admission, a step. False when there was nothing to do. Manual engines only. */
+bool engine_turn(struct engine *en);
+
+/* Aborts with a sentence when blocks, references and rows do not add up. Manual engines only. */
+void engine_verify(const struct engine *en);
+
+/* How long the last step was predicted to take, and may. */
+void engine_last_step(const struct engine *en, double *predicted_ms, double *budget_ms);
 
 /* As engine_new(), but cfg->model and cfg->tok are not looked at. `words` NULL = ids only. The engine owns net->ctx from
  * the call on, also when it fails. */

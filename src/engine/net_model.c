@@ -89,6 +89,7 @@ enum status engine_new(struct engine **out, const struct engine_config *cfg, str
     for (uint32_t g = 0; g < info->kv_groups && g < KV_GROUPS; g++)
         net.kv_group[g] = info->kv_group[g];
     TRY(kern_choose(&net.ops, e));
+    engine_cost_guess(&net.cost, info, NULL);
     struct net_model *n = calloc(1, sizeof *n);
     if (!n)
         return err_set(e, ST_NO_MEMORY, "", "no memory for an engine");

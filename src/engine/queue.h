@@ -12,11 +12,11 @@
 #include "base/base.h"
 #include "engine/engine.h"
 
-enum command_kind { COMMAND_SUBMIT, COMMAND_CANCEL };
+enum command_kind { COMMAND_SUBMIT, COMMAND_CANCEL, COMMAND_LOOK };
 
 struct command {
     enum command_kind kind;
-    request_id id;
+    request_id id; /* of a look: its number */
 };
 
 struct queue_cell {

@@ -3,13 +3,19 @@
 
 #include "engine/emit.h"
 #include "engine/inside.h"
+#include "engine/sched.h"
 
 /* --- lists ----------------------------------------------------------------------------------------------------------- */
+
+static bool goes_before(const struct row *a, const struct row *b)
+{
+    return a->rank < b->rank || (a->rank <= b->rank && a->arrival < b->arrival);
+}
 
 void row_list_add(struct row_list *l, struct row *r)
 {
     uint32_t i = l->n++;
-    for (; i && l->at[i - 1]->arrival > r->arrival; i--)
+    for (; i && goes_before(r, l->at[i - 1]); i--)
         l->at[i] = l->at[i - 1];
     l->at[i] = r;
 }
@@ -25,7 +31,7 @@ void row_list_remove(struct row_list *l, struct row *r)
     memmove(&l->at[i], &l->at[i + 1], (l->n - i) * sizeof *l->at);
 }
 
-static void count_rows(struct engine *en)
+void row_count(struct engine *en)
 {
     atomic_store(&en->running, en->rows.n);
     atomic_store(&en->waiting, en->line.n);
@@ -33,42 +39,39 @@ static void count_rows(struct engine *en)
 
 /* --- waiting and running --------------------------------------------------------------------------------------------- */
 
+static struct plan make_plan(const struct engine *en, const struct row *r)
+{
+    const struct plan_facts facts = {
+        .ns = en->tree ? kv_tree_namespace(en->tree, r->salt, r->salt_n) : 0,
+        .prompt_logprobs = r->prompt_logprobs,
+        .no_prefix_cache = r->no_prefix_cache,
+        .logprobs = r->logprobs,
+    };
+    const struct plan_means means = {.prefix_cache = en->tree};
+    return plan_make(&facts, &means);
+}
+
 void row_begin(struct engine *en, struct slot *s)
 {
     struct row *r = &s->row;
+    r->plan = make_plan(en, r);
+    r->rank = sched_rank(r->priority, en->now);
+    r->deadline = r->deadline_ms ? r->submitted + r->deadline_ms * 1e-3 : 0;
+    r->follow = UINT64_MAX;
+    r->follow_n = r->told = r->preemptions = 0;
+    r->miss = MISS_NONE;
     r->state = ROW_WAITING;
     r->slot = s;
     r->seq = NULL;
     r->arrival = en->arrivals++;
     r->n = r->prompt_n;
-    r->admitted = r->first = r->stalled = 0;
+    r->admitted = r->first = r->last = r->stalled = 0;
     r->steps = r->heads = r->take = r->cached = 0;
     r->wants_head = r->telling = r->untold = false;
     r->certain = 0;
     r->hit = NULL;
     row_list_add(&en->line, r);
-    count_rows(en);
-}
-
-/*
- * A row starts when the blocks of what it has to feed, and one more to go on with, are free, not counting those that
- * running rows will still need for what they have to feed. (Sliding groups are sized so that they never run out first.)
- * A row that would be alone always starts: a sequence of the whole context fits the pool.
- */
-static bool fits(const struct engine *en, const struct row *r)
-{
-    if (!en->rows.n)
-        return true;
-    uint64_t need = (uint64_t)kv_blocks(r->n) + 1;
-    for (uint32_t i = 0; i < en->rows.n; i++) {
-        const struct row *o = en->rows.at[i];
-        uint32_t all = kv_blocks(o->n), has = o->seq->room / KV_BLOCK;
-        need += all > has ? all - has : 0;
-    }
-    for (uint32_t g = 0; g < en->net.kv_groups; g++)
-        if (!en->net.kv_group[g].window && need > kv_pool_available(en->kv, g))
-            return false;
-    return true;
+    row_count(en);
 }
 
 static void give_back_seq(struct engine *en, struct row *r)
@@ -87,64 +90,10 @@ void row_put_back(struct engine *en, struct row *r)
     r->take = 0;
     row_list_remove(&en->rows, r);
     row_list_add(&en->line, r);
-    count_rows(en);
+    row_count(en);
+    r->preemptions++;
+    stats_add(&en->stats, STAT_PREEMPTIONS, 1);
     log_line(LOG_DEBUG, "engine: a request of %u tokens gives its KV blocks back and waits", r->n);
-}
-
-/* Puts back the youngest row that waits for its reader; false when there is none. It cannot come in again before its
- * reader made room, so nothing goes round in circles. */
-static bool make_way(struct engine *en)
-{
-    for (uint32_t i = en->rows.n; i-- > 0;) {
-        struct row *r = en->rows.at[i];
-        if (r->stalled > 0 && !row_can_publish(r, en->now)) {
-            row_put_back(en, r);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The longest prefix that is still there. What a row that was put back finds of itself is no reuse to report. */
-static void reuse_prefix(struct engine *en, struct row *r)
-{
-    uint32_t len = en->tree ? kv_tree_match(en->tree, ENGINE_NAMESPACE, r->ids, r->n, r->seq) : 0;
-    if (r->admitted <= 0)
-        r->cached = len;
-}
-
-void row_admit(struct engine *en)
-{
-    for (uint32_t i = 0; i < en->line.n;) {
-        struct row *r = en->line.at[i];
-        /* Put back while its reader slept: it does not hold up the others. */
-        if (!row_can_publish(r, en->now) || r->telling) {
-            i++;
-            continue;
-        }
-        if (!en->idle_n || !fits(en, r)) {
-            if (!make_way(en))
-                break;
-            i = 0;
-            continue;
-        }
-        row_list_remove(&en->line, r);
-        r->seq = en->idle_seqs[--en->idle_n];
-        r->state = ROW_RUNNING;
-        reuse_prefix(en, r);
-        if (r->admitted <= 0)
-            r->admitted = en->now;
-        row_list_add(&en->rows, r);
-    }
-    count_rows(en);
-}
-
-struct row *row_victim(struct engine *en)
-{
-    for (uint32_t i = en->rows.n; i-- > 0;)
-        if (en->rows.at[i]->stalled > 0)
-            return en->rows.at[i];
-    return en->rows.n ? en->rows.at[en->rows.n - 1] : NULL;
 }
 
 /* --- readers --------------------------------------------------------------------------------------------------------- */
@@ -196,6 +145,12 @@ static void check_list(struct engine *en, struct row_list *l)
 {
     for (uint32_t i = l->n; i-- > 0;) {
         struct row *r = l->at[i];
+        if (r->deadline > 0 && en->now >= r->deadline) {
+            struct err e;
+            err_set(&e, ST_DEADLINE, "", "the request was not done within its %.3g seconds", r->deadline_ms * 1e-3);
+            row_end(en, r, FINISH_ERROR, &e, NULL);
+            continue;
+        }
         if (r->stalled <= 0 || row_can_publish(r, en->now) || en->now - r->stalled < en->stall_s)
             continue;
         struct err e;
@@ -204,11 +159,11 @@ static void check_list(struct engine *en, struct row_list *l)
     }
 }
 
-void row_check_stalls(struct engine *en)
+void row_check_times(struct engine *en)
 {
-    if (en->now < en->next_stall_look)
+    if (en->now < en->next_look)
         return;
-    en->next_stall_look = en->now + ENGINE_STALL_LOOK_S;
+    en->next_look = en->now + ENGINE_LOOK_S;
     check_list(en, &en->rows);
     check_list(en, &en->line);
 }
@@ -220,7 +175,7 @@ void row_check_stalls(struct engine *en)
 static void last_text(struct engine *en, struct row *r, enum finish finish, const struct stop_rule *stop,
                       struct event *ev)
 {
-    if (!en->has_words || stop || finish == FINISH_CANCELLED)
+    if (!en->has_words || stop || finish == FINISH_CANCELLED || (finish == FINISH_ERROR && r->telling))
         return;
     char tail[64];
     if (r->telling || r->stops.text_n >= LIMIT_STOP_BYTES)
@@ -235,10 +190,10 @@ static void last_text(struct engine *en, struct row *r, enum finish finish, cons
     }
 }
 
-static void fill_result(const struct row *r, enum finish finish, const struct err *err, const struct stop_rule *stop,
-                        struct request_result *res)
+static void fill_result(const struct engine *en, const struct row *r, enum finish finish, const struct err *err,
+                        const struct stop_rule *stop, struct request_result *res)
 {
-    double now = clock_seconds(), admitted = r->admitted > 0 ? r->admitted : now, first = r->first > 0 ? r->first : now;
+    double now = engine_clock(en), admitted = r->admitted > 0 ? r->admitted : now, first = r->first > 0 ? r->first : now;
     res->finish = finish;
     if (err)
         res->err = *err;
@@ -246,20 +201,24 @@ static void fill_result(const struct row *r, enum finish finish, const struct er
         memcpy(res->stop, stop->s, stop->n); /* shorter than the array, which is zeroed */
     res->usage = (struct request_usage){
         .cached_tokens = r->cached,
+        .miss = r->miss,
         .prompt_tokens = r->prompt_n,
         .completion_tokens = r->n - r->prompt_n,
+        .sampled = r->n - r->prompt_n,
+        .preemptions = r->preemptions,
         .steps = r->steps,
         .head_positions = r->heads,
         .queue_s = admitted - r->submitted,
         .prefill_s = first - admitted,
         .decode_s = now - first,
     };
-    res->kv_exhausted = finish == FINISH_LENGTH && r->n - r->prompt_n < r->max_tokens;
+    res->plan = r->plan;
+    res->kv_exhausted = finish == FINISH_LENGTH && !r->prompt_only && r->n - r->prompt_n < r->max_tokens;
 }
 
 static void learn_duration(struct engine *en, const struct row *r)
 {
-    double ms = (clock_seconds() - (r->admitted > 0 ? r->admitted : r->submitted)) * 1000;
+    double ms = (engine_clock(en) - (r->admitted > 0 ? r->admitted : r->submitted)) * 1000;
     uint32_t mean = atomic_load_explicit(&en->mean_ms, memory_order_relaxed);
     uint32_t now = ms < 1 ? 1 : ms > 3.6e6 ? 3600000 : (uint32_t)ms;
     atomic_store_explicit(&en->mean_ms, mean ? mean - mean / 8 + now / 8 : now, memory_order_relaxed);
@@ -274,15 +233,18 @@ void row_end(struct engine *en, struct row *r, enum finish finish, const struct 
     ev->text_n = ev->top_n = 0;
     ev->logprob = 0;
     last_text(en, r, finish, stop, ev);
-    fill_result(r, finish, err, stop, &s->result);
+    fill_result(en, r, finish, err, stop, &s->result);
     learn_duration(en, r);
+    stats_finished(&en->stats, finish);
+    if (finish == FINISH_STOP || finish == FINISH_LENGTH)
+        stats_time(&en->stats, STAT_E2E, engine_clock(en) - r->submitted);
     give_back_seq(en, r);
     row_list_remove(r->state == ROW_RUNNING ? &en->rows : &en->line, r);
     r->state = ROW_OUT;
     r->take = 0;
     if (r->n > ROW_KEEP_IDS)
         mem_forget(r->ids, r->n * sizeof *r->ids);
-    count_rows(en);
+    row_count(en);
     atomic_fetch_sub(&en->live, 1);
     /* From here on the client may see the end, and once the slot is dropped it may be someone else's. */
     atomic_store(&s->ended, true);

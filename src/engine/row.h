@@ -27,22 +27,36 @@ struct row {
     struct sample_params sampling;
     bool ignore_eos, stream_special;
     uint32_t logprobs;      /* as in struct request */
+    bool prompt_logprobs, prompt_only, no_prefix_cache;
+    int32_t priority;
+    uint32_t deadline_ms;
+    char name[REQUEST_NAME];
+    char salt[LIMIT_SALT];
+    uint32_t salt_n;
     struct stop_set stops;
     struct arena arena;     /* the stop strings */
     void *stream;           /* words; kept by the slot from request to request */
-    double submitted;       /* clock_seconds() */
+    double submitted;       /* the engine's clock */
 
     /* the engine's */
     enum row_state state;
     struct slot *slot;
     struct kv_seq *seq;     /* while running */
+    struct plan plan;
     uint64_t arrival;       /* order of submission */
+    double rank;            /* sched.h: the smallest goes first */
+    double deadline;        /* the engine's clock; 0 = none */
+    uint64_t follow;        /* arrival of the row last compared with, and ids it begins with alike; sched.c */
+    uint32_t follow_n;
     uint32_t n;             /* ids so far */
-    double admitted, first; /* first admission, first chosen token; 0 = not yet */
+    uint32_t told;          /* prompt ids whose log-probabilities are out */
+    double admitted, first, last; /* first admission; first and latest chosen token; 0 = not yet */
     double stalled;         /* since when the ring has been full; 0 = it is not */
     uint32_t stalled_tail;  /* how much had been read then */
     uint32_t steps, heads;
     uint32_t cached;        /* prompt ids that the prefix cache had */
+    enum cache_miss miss;
+    uint32_t preemptions;
 
     /* the text of the last id, while not all of it is out: then the row neither runs nor starts (emit.h) */
     bool telling, untold;   /* some is left; the event that carries the id is */
@@ -59,7 +73,7 @@ struct row {
     struct sample_logprob top[LIMIT_LOGPROBS];
 };
 
-/* Rows in order of arrival. */
+/* Rows in order of rank, those of equal rank in order of arrival. */
 struct row_list {
     struct row **at; /* [capacity], owned by the engine */
     uint32_t n;
@@ -71,14 +85,11 @@ void row_list_remove(struct row_list *l, struct row *r); /* nothing when it is n
 /* A submitted request enters the waiting line. */
 void row_begin(struct engine *en, struct slot *s);
 
-/* Lets waiting rows start while there are sequences and blocks for them. */
-void row_admit(struct engine *en);
-
 /* Takes the blocks of a running row away; it waits and will feed everything again. */
 void row_put_back(struct engine *en, struct row *r);
 
-/* The row whose blocks go first when they run out: one that cannot run anyway, otherwise the youngest. */
-struct row *row_victim(struct engine *en);
+/* Makes the numbers of running and waiting rows known to clients. */
+void row_count(struct engine *en);
 
 /* True when the ring has room for what a step publishes; otherwise the reader will wake the engine. */
 bool row_can_publish(struct row *r, double now);
@@ -90,8 +101,8 @@ bool row_reader_came_back(const struct engine *en);
 /* Goes on with the text of rows that are telling and have room again. */
 void row_tell(struct engine *en);
 
-/* Ends rows whose reader has not read for too long. */
-void row_check_stalls(struct engine *en);
+/* Ends rows whose reader has not read for too long, and rows whose deadline has passed. */
+void row_check_times(struct engine *en);
 
 /* The one end of every request: the last event, the result, and everything given back. `err` may be NULL, `stop` is the
  * stop string that ended it or NULL. */

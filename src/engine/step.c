@@ -6,6 +6,8 @@
 
 #include "engine/emit.h"
 #include "engine/inside.h"
+#include "engine/sched.h"
+#include "engine/score.h"
 
 static uint32_t due(const struct row *r)
 {
@@ -24,31 +26,8 @@ static void collect(struct engine *en, struct step *st)
     }
 }
 
-/* Prompts share what is left evenly, so that a short one need not wait for a long one; what a short one leaves over goes
- * to the others in order of arrival. */
-static void share_prefill(struct engine *en, struct step *st, uint32_t left)
-{
-    uint32_t preparing = 0;
-    for (uint32_t i = 0; i < st->n; i++)
-        preparing += due(st->rows[i]) > 1;
-    if (!preparing)
-        return;
-    for (int pass = 0; pass < 2; pass++) {
-        uint32_t share = pass ? left : left / preparing;
-        for (uint32_t i = 0; i < st->n; i++) {
-            struct row *r = st->rows[i];
-            if (due(r) <= 1)
-                continue;
-            uint32_t more = due(r) < en->cfg.chunk ? due(r) - r->take : en->cfg.chunk - r->take;
-            more = more < share ? more : share;
-            more = more < left ? more : left;
-            r->take += more;
-            left -= more;
-        }
-    }
-}
-
-/* Room for what r feeds. When blocks have run out, rows give theirs up, youngest first; the last row standing ends. */
+/* Room for what r feeds. When blocks have run out, rows give theirs up, those of the largest rank first; the last row
+ * standing ends. */
 static void reserve(struct engine *en, struct row *r)
 {
     enum status st;
@@ -59,24 +38,15 @@ static void reserve(struct engine *en, struct row *r)
             row_end(en, r, FINISH_LENGTH, NULL, NULL);
             return;
         }
-        row_put_back(en, row_victim(en));
+        row_put_back(en, sched_victim(en));
     }
 }
 
-/* 2. Fit: how long each span is. Rows with one id to feed always go; prompts get the rest of the step, or a small part
- * of it while others decode. True when rows ended or went back to the line. */
+/* 2. Fit: how long each span is (sched.h), and room for it. True when rows ended or went back to the line. */
 static bool fit(struct engine *en, struct step *st)
 {
-    uint32_t decoding = 0, before = en->rows.n;
-    for (uint32_t i = 0; i < st->n; i++)
-        if (due(st->rows[i]) == 1) {
-            st->rows[i]->take = 1;
-            decoding++;
-        }
-    uint32_t left = en->step_tokens - decoding;
-    if (decoding && left > STEP_PREFILL_BESIDE)
-        left = STEP_PREFILL_BESIDE;
-    share_prefill(en, st, left);
+    uint32_t before = en->rows.n;
+    sched_share(en, st);
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         if (r->state == ROW_RUNNING)
@@ -96,6 +66,7 @@ static void forward(struct engine *en, struct step *st)
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         st->spans[i] = (struct model_span){.seq = r->seq, .ids = r->ids + r->seq->len, .n = r->take};
+        r->status = ST_OK;
     }
     en->net.forward(en->net.ctx, st->spans, st->n);
 }
@@ -108,7 +79,7 @@ static void head(struct engine *en, struct step *st)
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         at += r->take;
-        r->wants_head = r->take == due(r);
+        r->wants_head = r->take == due(r) && !r->prompt_only;
         if (!r->wants_head)
             continue;
         st->heads[st->heads_n] = r;
@@ -141,10 +112,11 @@ static void commit(struct engine *en, struct step *st)
 {
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
-        if (en->tree && !(r->wants_head && r->status))
-            kv_tree_publish(en->tree, ENGINE_NAMESPACE, r->ids, r->seq, r->seq->len + r->take);
+        bool keep = r->plan.publish.on && !r->status;
+        if (keep)
+            kv_tree_publish(en->tree, r->plan.ns, r->ids, r->seq, r->seq->len + r->take);
         kv_seq_commit(r->seq, r->take);
-        if (en->tree && r->seq->len == r->prompt_n)
+        if (keep && r->seq->len == r->prompt_n)
             kv_tree_mark(en->tree, r->seq);
         r->steps++;
     }
@@ -153,9 +125,33 @@ static void commit(struct engine *en, struct step *st)
 /* 7. Publish: events out, ended rows leave. */
 static void publish(struct engine *en, struct step *st)
 {
-    en->now = clock_seconds();
-    for (uint32_t i = 0; i < st->heads_n; i++)
-        emit_chosen(en, st->heads[i]);
+    en->now = engine_clock(en);
+    for (uint32_t i = 0; i < st->n; i++) {
+        struct row *r = st->rows[i];
+        if (r->wants_head || r->status)
+            emit_chosen(en, r);
+        else if (r->prompt_only && r->seq->len == r->prompt_n)
+            row_end(en, r, FINISH_LENGTH, NULL, NULL);
+    }
+}
+
+/* Where the time went; and what it teaches about the next step. */
+static void account(struct engine *en, const struct step *st, const uint64_t at[4], uint32_t scored)
+{
+    uint32_t tokens = 0;
+    double keys = 0;
+    for (uint32_t i = 0; i < st->n; i++) {
+        tokens += st->spans[i].n;
+        for (uint32_t g = 0; g < en->net.kv_groups; g++)
+            keys += cost_keys(&en->net.kv_group[g], st->spans[i].seq->len, st->spans[i].n);
+    }
+    cost_saw_forward(&en->cost, tokens, keys, (double)(at[1] - at[0]) * 1e-6);
+    cost_saw_heads(&en->cost, st->heads_n + scored, (double)(at[3] - at[1]) * 1e-6);
+    stats_add(&en->stats, STAT_STEPS, 1);
+    stats_add(&en->stats, STAT_FORWARD_NS, at[1] - at[0]);
+    stats_add(&en->stats, STAT_HEAD_NS, at[2] - at[1]);
+    stats_add(&en->stats, STAT_SAMPLE_NS, at[3] - at[2]);
+    stats_time(&en->stats, STAT_STEP, (double)(at[3] - at[0]) * 1e-9);
 }
 
 bool step_run(struct engine *en)
@@ -165,9 +161,15 @@ bool step_run(struct engine *en)
     bool changed = fit(en, st);
     if (!st->n)
         return changed;
+    uint64_t at[4] = {clock_ns()};
     forward(en, st);
+    at[1] = clock_ns();
     head(en, st);
+    at[2] = clock_ns();
     judge(en, st);
+    uint32_t scored = score_prompts(en, st);
+    at[3] = clock_ns();
+    account(en, st, at, scored);
     commit(en, st);
     publish(en, st);
     return true;

@@ -6,8 +6,6 @@
 
 #include "engine/row.h"
 
-#define STEP_PREFILL_BESIDE 256u /* prompt ids a step feeds while other rows decode: their streams stay steady */
-
 struct step {
     struct row *rows[LIMIT_ROWS];  /* that take part, in order of arrival */
     uint32_t n;
@@ -15,6 +13,17 @@ struct step {
     struct row *heads[LIMIT_ROWS]; /* rows whose last position gets a head */
     uint32_t at[LIMIT_ROWS];       /* that position, counted over all spans */
     uint32_t heads_n;
+    double predicted_ms, budget_ms; /* sched.h */
+};
+
+/* A prompt position whose next id is scored. */
+struct step_score {
+    struct row *row;
+    uint32_t at;           /* counted over all spans */
+    tok_id id;
+    enum status status;
+    float logprob;
+    struct sample_logprob top[LIMIT_LOGPROBS];
 };
 
 /* One step. False when no row had anything to do. */

@@ -88,6 +88,11 @@ void kv_seq_clear(struct kv_seq *s);   /* drops every block and is empty again, 
  * kept then). */
 MUST_CHECK enum status kv_seq_reserve(struct kv_seq *s, uint32_t n, struct err *e);
 
+/* Continues s with positions [s->len, len) of another sequence of the same pool that has fed the same ids up to there, as
+ * far as they lie in one block: a private copy. For sequences that begin alike while both are alive, since blocks that
+ * are not full are in no tree. Returns s->len. */
+uint32_t kv_seq_borrow(struct kv_seq *s, const struct kv_seq *from, uint32_t len);
+
 /* Positions [len, len + n) have been filled: they belong to the sequence now. Then drops blocks behind windows. */
 void kv_seq_commit(struct kv_seq *s, uint32_t n);
 
@@ -116,6 +121,23 @@ uint32_t kv_tree_nodes(const struct kv_tree *t);
  * fails: no match is a match of length 0. */
 uint32_t kv_tree_match(struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, struct kv_seq *s);
 
+/* What a match would find, without taking it. */
+enum kv_miss {
+    KV_MISS_UNKNOWN, /* nothing in the tree begins with these ids' first block */
+    KV_MISS_NEW,     /* the tree knows nothing beyond what matches */
+    KV_MISS_DIFFERS, /* the tree goes on there with other ids */
+    KV_MISS_EVICTED  /* the ids are there, but a sliding group lost its last window */
+};
+struct kv_peek {
+    uint32_t len;     /* positions in whole blocks */
+    uint32_t live;    /* of those blocks, how many a sequence holds already (groups without a window) */
+    enum kv_miss miss;
+};
+struct kv_peek kv_tree_peek(const struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n);
+
+/* The namespace of a salt: 0 for none. Depends on a key of this process. */
+uint64_t kv_tree_namespace(const struct kv_tree *t, const void *salt, size_t n);
+
 /* Enters the blocks of s that are full at `len` positions. `ids` are what was fed at [0, len). Call it before
  * kv_seq_commit(), which drops what lies behind windows. */
 void kv_tree_publish(struct kv_tree *t, uint64_t ns, const tok_id *ids, struct kv_seq *s, uint32_t len);
@@ -123,6 +145,13 @@ void kv_tree_publish(struct kv_tree *t, uint64_t ns, const tok_id *ids, struct k
 /* A next turn may well begin where s is now (a prompt's end): its sliding windows are kept longer. Also done when a
  * sequence is cleared. */
 void kv_tree_mark(struct kv_tree *t, const struct kv_seq *s);
+
+/* Aborts unless every reference of the pool is one that a sequence or the tree holds; for tests. `seqs` are all there
+ * are. */
+void kv_verify(const struct kv_pool *p, const struct kv_seq *seqs, uint32_t n);
+
+/* Aborts unless the tree's path to where s stands is exactly the ids that s fed, in `ns`; for tests. */
+void kv_tree_verify(const struct kv_tree *t, uint64_t ns, const tok_id *ids, const struct kv_seq *s);
 
 /* Where kernels find (and put) positions of one layer and head; layer counts within the group. Entries that are KV_NONE
  * are never read: every key they stand for is invisible to queries at positions >= len. */

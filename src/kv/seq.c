@@ -79,6 +79,33 @@ enum status kv_seq_reserve(struct kv_seq *s, uint32_t n, struct err *e)
     return ST_OK;
 }
 
+/* Whether `from` still has block b in every group. */
+static bool has_block(const struct kv_seq *from, uint32_t b)
+{
+    for (uint32_t g = 0; g < from->pool->cfg.groups; g++)
+        if (from->table[g][b] == KV_NONE)
+            return false;
+    return true;
+}
+
+uint32_t kv_seq_borrow(struct kv_seq *s, const struct kv_seq *from, uint32_t len)
+{
+    uint32_t b = s->len / KV_BLOCK;
+    len = len < from->len ? len : from->len;
+    len = len < (b + 1) * KV_BLOCK ? len : (b + 1) * KV_BLOCK;
+    if (len <= s->len || !has_block(from, b) || kv_seq_reserve(s, len - s->len, NULL) != ST_OK)
+        return s->len;
+    /* The block is private to s: it was reserved now, or copied by a match. All of it is taken: what s has of it already
+     * is equal, bit by bit (law L1). */
+    for (uint32_t g = 0; g < s->pool->cfg.groups; g++) {
+        const struct kv_group *gr = &s->pool->group[g];
+        memcpy(gr->base + (size_t)s->table[g][b] * gr->block_bytes,
+               gr->base + (size_t)from->table[g][b] * gr->block_bytes, gr->block_bytes);
+    }
+    kv_seq_commit(s, len - s->len);
+    return s->len;
+}
+
 void kv_seq_commit(struct kv_seq *s, uint32_t n)
 {
     if (n > s->room - s->len)

@@ -311,15 +311,18 @@ static void stand_at(struct kv_tree *t, struct kv_seq *s, uint32_t i)
     s->node = i;
 }
 
-/* The deepest node from which a sequence can go on, and the positions it stands for. */
-static uint32_t deepest(const struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, uint32_t *len)
+/* The deepest node from which a sequence can go on, and the positions it stands for; *known is the deepest there is. */
+static uint32_t deepest(const struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, uint32_t *len,
+                        uint32_t *known)
 {
-    uint32_t at = NIL, deep = NIL;
+    uint32_t deep = NIL;
     *len = 0;
+    *known = NIL;
     for (uint32_t d = 1; (uint64_t)d * KV_BLOCK < n; d++) {
-        at = find(t, ns, at, ids + (size_t)(d - 1) * KV_BLOCK);
+        uint32_t at = find(t, ns, *known, ids + (size_t)(d - 1) * KV_BLOCK);
         if (at == NIL)
             break;
+        *known = at;
         if (usable(t, at, d * KV_BLOCK)) {
             deep = at;
             *len = d * KV_BLOCK;
@@ -328,12 +331,44 @@ static uint32_t deepest(const struct kv_tree *t, uint64_t ns, const tok_id *ids,
     return deep;
 }
 
+struct kv_peek kv_tree_peek(const struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n)
+{
+    struct kv_peek p = {0};
+    uint32_t known, deep = deepest(t, ns, ids, n, &p.len, &known), g = 0;
+    while (g < t->pool->cfg.groups && t->pool->cfg.group[g].window)
+        g++;
+    for (uint32_t i = deep; i != NIL && g < t->pool->cfg.groups; i = t->nodes[i].parent)
+        p.live += t->pool->group[g].refs[t->nodes[i].block[g]] > 1;
+    if (known == NIL)
+        p.miss = KV_MISS_UNKNOWN;
+    else if (known != deep)
+        p.miss = KV_MISS_EVICTED;
+    else
+        p.miss = t->nodes[deep].child == NIL ? KV_MISS_NEW : KV_MISS_DIFFERS;
+    return p;
+}
+
+uint64_t kv_tree_namespace(const struct kv_tree *t, const void *salt, size_t n)
+{
+    const uint8_t *s = salt;
+    if (!n)
+        return 0;
+    uint64_t h = t->key[0] ^ n;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, s + i, n - i < 8 ? n - i : 8);
+        unsigned __int128 p = (unsigned __int128)(h ^ word ^ t->key[1]) * 0x9E3779B97F4A7C15u;
+        h = (uint64_t)p ^ (uint64_t)(p >> 64);
+    }
+    return h ? h : 1;
+}
+
 uint32_t kv_tree_match(struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, struct kv_seq *s)
 {
-    uint32_t len, agree = 0;
+    uint32_t len, known, agree = 0;
     if (s->len || s->room || !n)
         BUG("match of %u ids into a sequence of %u positions", n, s->len);
-    uint32_t deep = deepest(t, ns, ids, n, &len);
+    uint32_t deep = deepest(t, ns, ids, n, &len, &known);
     if (deep == NIL)
         return 0;
     stand_at(t, s, deep);
@@ -441,4 +476,23 @@ uint32_t kv_tree_nodes(const struct kv_tree *t)
     for (uint32_t i = t->oldest; i != NIL; i = t->nodes[i].newer)
         n++;
     return n;
+}
+
+void kv_tree_count(const struct kv_tree *t, uint32_t group, uint32_t *refs)
+{
+    for (uint32_t i = t->oldest; i != NIL; i = t->nodes[i].newer)
+        if (t->nodes[i].block[group] != KV_NONE)
+            refs[t->nodes[i].block[group]]++;
+}
+
+void kv_tree_verify(const struct kv_tree *t, uint64_t ns, const tok_id *ids, const struct kv_seq *s)
+{
+    uint32_t b = s->published;
+    for (uint32_t i = s->node; i != NIL; i = t->nodes[i].parent) {
+        const struct kv_node *n = &t->nodes[i];
+        if (!b-- || n->ns != ns || memcmp(n->ids, ids + (size_t)b * KV_BLOCK, sizeof n->ids))
+            BUG("the tree's path to %u published blocks is not what was fed", s->published);
+    }
+    if (b)
+        BUG("%u published blocks, but the path is shorter by %u", s->published, b);
 }

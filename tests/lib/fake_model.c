@@ -212,6 +212,7 @@ enum status fake_engine(struct engine **out, struct fake_model *f, const struct 
         .kv_groups = 2,
         .kv_group = {{.layers = 1, .heads = 1, .head_dim = 8}, {.layers = 1, .heads = 1, .head_dim = 8,
                                                                  .window = FAKE_WINDOW}},
+        .cost = {.n = 1, .point = {{1, 0.001}}, .head_ms = 0.001, .attention_ms = 0.001, .frozen = true},
         .prepare = prepare,
         .forward = forward,
         .head = head,

@@ -1,0 +1,37 @@
+/*
+ * plan: what is decided about a request, once, from facts alone.
+ *
+ * Pure functions without a clock or an engine, so that the whole table of cases is a unit test. A feature is refused only
+ * where it is impossible or was switched off, and says which.
+ */
+#ifndef ENGINE_PLAN_H
+#define ENGINE_PLAN_H
+
+#include "engine/engine.h"
+
+struct plan_facts {
+    uint64_t ns;              /* of its salt */
+    bool prompt_logprobs;     /* wants the distribution at every prompt position */
+    bool no_prefix_cache;     /* the request asked for none */
+    bool logprobs, needs_dist; /* of what is chosen; its sampler looks at every distribution */
+};
+
+struct plan_means {
+    bool prefix_cache; /* the engine keeps one */
+};
+
+struct plan plan_make(const struct plan_facts *f, const struct plan_means *m);
+
+/* KV blocks of the groups that keep everything. */
+struct plan_room {
+    uint64_t need;      /* for what the request has to feed now, and one more to go on with */
+    uint64_t whole;     /* for all it may ever hold */
+    uint64_t free;      /* nobody's, or only the prefix cache's, minus what running rows still need for what they feed */
+    uint64_t all;
+    bool alone;         /* no other row runs */
+};
+
+enum plan_admission { PLAN_RUN, PLAN_WAIT, PLAN_NEVER };
+enum plan_admission plan_admit(const struct plan_room *r);
+
+#endif

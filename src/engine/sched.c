@@ -1,0 +1,250 @@
+/* sched: see sched.h. */
+#include "engine/sched.h"
+
+#include <string.h>
+
+#include "engine/inside.h"
+
+double sched_rank(int32_t priority, double now)
+{
+    return now + priority * SCHED_PRIORITY_S;
+}
+
+/* --- admission ------------------------------------------------------------------------------------------------------- */
+
+static bool preparing(const struct row *r)
+{
+    return r->n - r->seq->len > 1;
+}
+
+/* How many ids two rows begin with alike. */
+static uint32_t alike(const struct row *a, const struct row *b)
+{
+    uint32_t n = a->n < b->n ? a->n : b->n, i = 0;
+    if (a->plan.ns != b->plan.ns)
+        return 0;
+    while (i + KV_BLOCK <= n && !memcmp(a->ids + i, b->ids + i, KV_BLOCK * sizeof *a->ids))
+        i += KV_BLOCK;
+    while (i < n && a->ids[i] == b->ids[i])
+        i++;
+    return i;
+}
+
+/*
+ * A row starts when the blocks of what it has to feed, and one more to go on with, are free, not counting those that
+ * running rows will still need for what they have to feed, nor those of its prefix that running rows hold already.
+ * (Sliding groups are sized so that they never run out first.) A row that would be alone always starts: a sequence of the
+ * whole context fits the pool.
+ */
+static bool fits(const struct engine *en, const struct row *r, uint32_t shared)
+{
+    uint64_t owed = 0;
+    for (uint32_t i = 0; i < en->rows.n; i++) {
+        const struct row *o = en->rows.at[i];
+        uint32_t all = kv_blocks(o->n), has = o->seq->room / KV_BLOCK;
+        owed += all > has ? all - has : 0;
+    }
+    uint64_t need = (uint64_t)kv_blocks(r->n) + 1 - shared;
+    uint64_t whole = kv_blocks(r->prompt_n + r->max_tokens);
+    for (uint32_t g = 0; g < en->net.kv_groups; g++) {
+        uint64_t free = kv_pool_available(en->kv, g);
+        const struct plan_room room = {.need = need, .whole = whole, .free = free > owed ? free - owed : 0,
+                                       .all = en->kv_blocks[g], .alone = !en->rows.n};
+        if (!en->net.kv_group[g].window && plan_admit(&room) != PLAN_RUN && en->rows.n)
+            return false;
+    }
+    return true;
+}
+
+/* Puts back the row of the largest rank that waits for its reader; false when there is none. It cannot come in again
+ * before its reader made room, so nothing goes round in circles. */
+static bool make_way(struct engine *en)
+{
+    for (uint32_t i = en->rows.n; i-- > 0;) {
+        struct row *r = en->rows.at[i];
+        if (r->stalled > 0 && !row_can_publish(r, en->now)) {
+            row_put_back(en, r);
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * A running row is about to feed ids that r begins with, too: r waits until they are in the prefix cache instead of
+ * feeding them again beside it. So n choices of a prompt, or agents with one system prompt that arrive together, cost one
+ * prefill. The row that is followed is preparing, so it goes on, or leaves.
+ */
+static bool follows(const struct engine *en, struct row *r, uint32_t cached)
+{
+    if (!r->plan.match.on)
+        return false;
+    for (uint32_t i = 0; i < en->rows.n; i++) {
+        const struct row *o = en->rows.at[i];
+        if (!preparing(o) || !o->plan.publish.on)
+            continue;
+        uint32_t has = o->seq->len > cached ? o->seq->len : cached;
+        uint32_t whole = r->follow == o->arrival ? r->follow_n : alike(r, o);
+        r->follow = o->arrival;
+        r->follow_n = whole;
+        whole = whole < r->n ? whole : r->n - 1;
+        if (whole / KV_BLOCK > has / KV_BLOCK)
+            return true;
+    }
+    return false;
+}
+
+/* The longest prefix that is still there: whole blocks from the cache, then what lies in the one after them, from the
+ * cache or from a row that is alive. */
+static void reuse_prefix(struct engine *en, struct row *r, enum kv_miss miss)
+{
+    if (r->plan.match.on) {
+        kv_tree_match(en->tree, r->plan.ns, r->ids, r->n, r->seq);
+        for (uint32_t i = 0; i < en->rows.n; i++) {
+            const struct row *o = en->rows.at[i];
+            uint32_t n = o->seq->len > r->seq->len ? alike(r, o) : 0;
+            kv_seq_borrow(r->seq, o->seq, n < r->n ? n : r->n - 1);
+        }
+    }
+    if (r->admitted > 0)
+        return; /* what a row that was put back finds of itself is no reuse to report */
+    static const enum cache_miss names[] = {
+        [KV_MISS_UNKNOWN] = MISS_UNKNOWN, [KV_MISS_NEW] = MISS_NEW, [KV_MISS_DIFFERS] = MISS_DIFFERS,
+        [KV_MISS_EVICTED] = MISS_EVICTED};
+    r->cached = r->seq->len;
+    r->miss = !r->plan.match.on ? MISS_OFF : r->cached + 1 >= r->prompt_n ? MISS_NONE : names[miss];
+    if (r->plan.match.on) {
+        stats_add(&en->stats, STAT_QUERIES, r->prompt_n);
+        stats_add(&en->stats, STAT_HITS, r->cached);
+    }
+}
+
+static void start(struct engine *en, struct row *r, enum kv_miss miss)
+{
+    row_list_remove(&en->line, r);
+    r->seq = en->idle_seqs[--en->idle_n];
+    r->state = ROW_RUNNING;
+    reuse_prefix(en, r, miss);
+    if (r->admitted <= 0) {
+        r->admitted = en->now;
+        stats_time(&en->stats, STAT_QUEUE, en->now - r->submitted);
+    }
+    row_list_add(&en->rows, r);
+}
+
+void sched_admit(struct engine *en)
+{
+    for (uint32_t i = 0; i < en->line.n && (en->idle_n || make_way(en));) {
+        struct row *r = en->line.at[i];
+        /* Put back while its reader slept: it does not hold up the others. */
+        if (!row_can_publish(r, en->now) || r->telling) {
+            i++;
+            continue;
+        }
+        struct kv_peek found = {.miss = KV_MISS_UNKNOWN};
+        if (r->plan.match.on)
+            found = kv_tree_peek(en->tree, r->plan.ns, r->ids, r->n);
+        if (follows(en, r, found.len)) {
+            i++;
+        } else if (fits(en, r, found.live)) {
+            start(en, r, found.miss);
+        } else if (make_way(en)) {
+            i = 0;
+        } else {
+            break;
+        }
+    }
+    row_count(en);
+}
+
+struct row *sched_victim(struct engine *en)
+{
+    for (uint32_t i = en->rows.n; i-- > 0;)
+        if (en->rows.at[i]->stalled > 0)
+            return en->rows.at[i];
+    return en->rows.n ? en->rows.at[en->rows.n - 1] : NULL;
+}
+
+/* --- the budget ------------------------------------------------------------------------------------------------------ */
+
+static uint32_t due(const struct row *r)
+{
+    return r->n - r->seq->len;
+}
+
+/* The most one row may feed of its prompt in one step. What is told of each position has to fit its ring. */
+static uint32_t most(const struct engine *en, const struct row *r)
+{
+    uint32_t n = due(r) < en->cfg.chunk ? due(r) : en->cfg.chunk;
+    if (!r->prompt_logprobs)
+        return n;
+    uint32_t room = slot_room(r->slot) - 2; /* one cell for a chosen token, one for the end */
+    return n < room ? n : room;
+}
+
+/* Prompts share `left` evenly, so that a short one need not wait for a long one; what a short one leaves over goes to the
+ * others in order of rank. */
+static void share(struct engine *en, struct step *st, uint32_t left)
+{
+    uint32_t prompts = 0;
+    for (uint32_t i = 0; i < st->n; i++)
+        if (due(st->rows[i]) > 1) {
+            st->rows[i]->take = 0;
+            prompts++;
+        }
+    for (int pass = 0; pass < 2 && prompts; pass++) {
+        uint32_t even = pass ? left : left / prompts;
+        for (uint32_t i = 0; i < st->n; i++) {
+            struct row *r = st->rows[i];
+            if (due(r) <= 1)
+                continue;
+            uint32_t more = most(en, r) - r->take;
+            more = more < even ? more : even;
+            more = more < left ? more : left;
+            r->take += more;
+            left -= more;
+        }
+    }
+}
+
+static double predict(const struct engine *en, const struct step *st)
+{
+    uint32_t tokens = 0, heads = 0;
+    double keys = 0;
+    for (uint32_t i = 0; i < st->n; i++) {
+        const struct row *r = st->rows[i];
+        tokens += r->take;
+        heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == due(r);
+        for (uint32_t g = 0; g < en->net.kv_groups && r->take; g++)
+            keys += cost_keys(&en->net.kv_group[g], r->seq->len, r->take);
+    }
+    return cost_ms(&en->cost.curve, tokens, heads, keys);
+}
+
+void sched_share(struct engine *en, struct step *st)
+{
+    uint32_t decoding = 0;
+    for (uint32_t i = 0; i < st->n; i++)
+        if (due(st->rows[i]) == 1) {
+            st->rows[i]->take = 1;
+            decoding++;
+        }
+    /* hi does not fit, lo is what is taken at least */
+    uint32_t lo = SCHED_LEAST_PREFILL, hi = en->step_tokens - decoding;
+    lo = lo < hi ? lo : hi;
+    st->budget_ms = decoding ? (double)en->cfg.itl_ms : SCHED_PREFILL_MS;
+    share(en, st, hi);
+    st->predicted_ms = predict(en, st);
+    if (st->predicted_ms <= st->budget_ms || lo == hi || decoding == st->n)
+        return;
+    while (hi - lo > 1) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        share(en, st, mid);
+        if (predict(en, st) <= st->budget_ms)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    share(en, st, lo);
+    st->predicted_ms = predict(en, st);
+}
