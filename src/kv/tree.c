@@ -69,14 +69,17 @@ static void touch(struct kv_tree *t, uint32_t i)
     }
 }
 
+static uint64_t mix(const struct kv_tree *t, uint64_t h)
+{
+    unsigned __int128 p = (unsigned __int128)(h ^ t->key[1]) * 0x9E3779B97F4A7C15u;
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
 static uint32_t bucket_of(const struct kv_tree *t, uint64_t ns, uint32_t parent, const tok_id *ids)
 {
     uint64_t h = t->key[0] ^ ns ^ (uint64_t)parent << 32;
-    for (uint32_t i = 0; i < KV_BLOCK; i += 2) {
-        h ^= (uint64_t)(uint32_t)ids[i] << 32 | (uint32_t)ids[i + 1];
-        unsigned __int128 p = (unsigned __int128)(h ^ t->key[1]) * 0x9E3779B97F4A7C15u;
-        h = (uint64_t)p ^ (uint64_t)(p >> 64);
-    }
+    for (uint32_t i = 0; i < KV_BLOCK; i += 2)
+        h = mix(t, h ^ ((uint64_t)(uint32_t)ids[i] << 32 | (uint32_t)ids[i + 1]));
     return (uint32_t)(h ^ h >> 32) & t->mask;
 }
 
@@ -353,12 +356,11 @@ uint64_t kv_tree_namespace(const struct kv_tree *t, const void *salt, size_t n)
     const uint8_t *s = salt;
     if (!n)
         return 0;
-    uint64_t h = t->key[0] ^ n;
+    uint64_t h = mix(t, t->key[0] ^ n); /* mixed before the bytes: "b" and "a\0" are not the same */
     for (size_t i = 0; i < n; i += 8) {
         uint64_t word = 0;
         memcpy(&word, s + i, n - i < 8 ? n - i : 8);
-        unsigned __int128 p = (unsigned __int128)(h ^ word ^ t->key[1]) * 0x9E3779B97F4A7C15u;
-        h = (uint64_t)p ^ (uint64_t)(p >> 64);
+        h = mix(t, h ^ word);
     }
     return h ? h : 1;
 }

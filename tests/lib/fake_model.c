@@ -249,3 +249,14 @@ uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint3
     free(ids);
     return n;
 }
+
+float fake_logprob(const struct fake_model *f, const tok_id *ids, uint32_t n, tok_id id)
+{
+    float logits[FAKE_VOCAB];
+    double sum = 0;
+    struct fake_state st = state_of(f, ids, ids, n);
+    logits_of(f, &st, logits);
+    for (uint32_t v = 0; v < FAKE_VOCAB; v++)
+        sum += exp((double)logits[v]);
+    return (float)((double)logits[id] - log(sum));
+}

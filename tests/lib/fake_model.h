@@ -45,6 +45,9 @@ enum status fake_engine(struct engine **out, struct fake_model *f, const struct 
  * many. */
 uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint32_t max, tok_id *out);
 
+/* The log-probability of `id` after ids[0, n). */
+float fake_logprob(const struct fake_model *f, const tok_id *ids, uint32_t n, tok_id id);
+
 const char *fake_text(const struct fake_model *f, tok_id id);
 
 #endif
