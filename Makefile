@@ -131,11 +131,12 @@ UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/u
 TEST_LIB := $(BUILD)/libtests.a
 KERN_SRC := $(sort $(wildcard tests/kern/*.c))
 KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
+SIM      := $(BUILD)/tests/sim
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/*.c)))
 
-tests: $(UNIT) $(KERN) $(EXAMPLES) ## builds the test programs without running them
+tests: $(UNIT) $(KERN) $(SIM) $(EXAMPLES) ## builds the test programs without running them
 
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
 	@mkdir -p $(@D)
@@ -151,6 +152,12 @@ $(BUILD)/tests/kern_check: $(call obj,$(KERN_SRC)) $(EMU_OBJ) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	@$(LINK) $(LIBS_LIB)
+
+# The engine under random load (tests/sim).
+$(BUILD)/tests/sim: $(call obj,$(wildcard tests/sim/*.c)) $(TEST_LIB) $(LIB) $(SHIM_LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS_LIB) -ljansson
 
 # Examples see what an application sees: the public header and the libraries.
 $(BUILD)/examples/%: examples/%.c include/ffwd.h $(LIB) $(SHIM_LIB)

@@ -213,7 +213,8 @@ static void fill_result(const struct engine *en, const struct row *r, enum finis
         .decode_s = now - first,
     };
     res->plan = r->plan;
-    res->kv_exhausted = finish == FINISH_LENGTH && !r->prompt_only && r->n - r->prompt_n < r->max_tokens;
+    bool whole = r->prompt_only ? r->told == r->prompt_n : r->n - r->prompt_n == r->max_tokens;
+    res->kv_exhausted = finish == FINISH_LENGTH && !whole;
 }
 
 static void learn_duration(struct engine *en, const struct row *r)

@@ -73,7 +73,7 @@ static bool make_way(struct engine *en)
 /*
  * A running row is about to feed ids that r begins with, too: r waits until they are in the prefix cache instead of
  * feeding them again beside it. So n choices of a prompt, or agents with one system prompt that arrive together, cost one
- * prefill. The row that is followed is preparing, so it goes on, or leaves.
+ * prefill. The row that is followed is preparing and waits for no reader, so it goes on, or leaves.
  */
 static bool follows(const struct engine *en, struct row *r, uint32_t cached)
 {
@@ -81,7 +81,7 @@ static bool follows(const struct engine *en, struct row *r, uint32_t cached)
         return false;
     for (uint32_t i = 0; i < en->rows.n; i++) {
         const struct row *o = en->rows.at[i];
-        if (!preparing(o) || !o->plan.publish.on)
+        if (!preparing(o) || !o->plan.publish.on || o->stalled > 0)
             continue;
         uint32_t has = o->seq->len > cached ? o->seq->len : cached;
         uint32_t whole = r->follow == o->arrival ? r->follow_n : alike(r, o);

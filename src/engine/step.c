@@ -14,16 +14,21 @@ static uint32_t due(const struct row *r)
     return r->n - r->seq->len;
 }
 
-/* 1. Collect: the rows whose readers can take what a step publishes, and have taken what the last one did. */
-static void collect(struct engine *en, struct step *st)
+/* 1. Collect: the rows whose readers can take what a step publishes, and have taken what the last one did. True when a row
+ * began to wait for its reader: its blocks may let another one start. */
+static bool collect(struct engine *en, struct step *st)
 {
+    bool stalls = false;
     st->n = 0;
     for (uint32_t i = 0; i < en->rows.n; i++) {
         struct row *r = en->rows.at[i];
+        bool waited = r->stalled > 0;
         r->take = 0;
         if (row_can_publish(r, en->now) && !r->telling)
             st->rows[st->n++] = r;
+        stalls |= r->stalled > 0 && !waited;
     }
+    return stalls;
 }
 
 /* Room for what r feeds. When blocks have run out, rows give theirs up, those of the largest rank first; the last row
@@ -157,10 +162,9 @@ static void account(struct engine *en, const struct step *st, const uint64_t at[
 bool step_run(struct engine *en)
 {
     struct step *st = &en->step;
-    collect(en, st);
-    bool changed = fit(en, st);
+    bool stalls = collect(en, st), changed = fit(en, st);
     if (!st->n)
-        return changed;
+        return stalls || changed;
     uint64_t at[4] = {clock_ns()};
     forward(en, st);
     at[1] = clock_ns();
