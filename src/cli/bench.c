@@ -6,23 +6,22 @@
  * step and takes the head and the arg-max of every one. Both start after --depth ids, which are not timed. A memory probe
  * beside them says what the machine's memory gave at that time, since it differs from hour to hour.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/direct.h"
+#include "cli/machine.h"
+#include "cli/profile.h"
 #include "kern/kern.h"
 
 #define MAX_REPS 100u
-#define PROBE_BYTES ((size_t)192 << 20) /* several times any last-level cache the project has met in a small machine */
-#define PROBE_PIECE ((size_t)1 << 20)
 
 struct options {
     const char *model;
     uint32_t pp, tg, depth, batch, threads, reps, kv;
-    bool json, no_probe;
+    bool json, no_probe, profile;
 };
 
 static const struct opt opts[] = {
@@ -36,13 +35,16 @@ static const struct opt opts[] = {
     {"reps", 0, OPT_U32, offsetof(struct options, reps), 1, MAX_REPS, "R", "timed repetitions, after one that warms (5)"},
     CLI_OPT_KV(struct options),
     {"no-probe", 0, OPT_FLAG, offsetof(struct options, no_probe), 0, 0, NULL, "do not measure memory bandwidth"},
+    {"profile", 0, OPT_FLAG, offsetof(struct options, profile), 0, 0, NULL,
+     "decode --tg tokens of --batch rows through the engine, and say where its steps' time goes, instead of all else"},
     CLI_OPT_JSON(struct options),
 };
 static const struct opt_verb verb = {
     "bench",
     "Times prefill and decode with random ids: median and range of tokens per second, all rows together. JSON: {model, "
     "architecture, types, isa, threads, kv, depth, batch, reps, weight_bytes, token_bytes, load_seconds, peak_bytes, "
-    "pp: {tokens, median, min, max, runs}, tg: {the same, gbytes_per_second}, probe_gbytes_per_second}.",
+    "pp: {tokens, median, min, max, runs}, tg: {the same, gbytes_per_second}, probe_gbytes_per_second}; "
+    "with --profile {rows, steps, overhead_us: {p50, p95, mean}, forward_ms, head_ms, sample_ms}.",
     "-m FILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 struct series {
@@ -74,54 +76,6 @@ static double quantile(const struct series *s, double q)
     qsort(sorted, s->n, sizeof *sorted, compare);
     uint32_t low = (uint32_t)at, high = low + 1 < s->n ? low + 1 : low;
     return sorted[low] + (sorted[high] - sorted[low]) * (at - low);
-}
-
-/* --- the memory probe ------------------------------------------------------------------------------------------------- */
-
-struct probe {
-    uint64_t *data;
-    uint64_t sum[LIMIT_THREADS]; /* keeps the reads from being left out */
-};
-
-static void fill_piece(void *ctx, uint32_t task, int worker)
-{
-    (void)worker;
-    struct probe *p = ctx;
-    memset((char *)p->data + task * PROBE_PIECE, 1, PROBE_PIECE);
-}
-
-static void read_piece(void *ctx, uint32_t task, int worker)
-{
-    struct probe *p = ctx;
-    const uint64_t *d = p->data + task * (PROBE_PIECE / 8);
-    uint64_t a = 0, b = 0, c = 0, f = 0;
-    for (size_t i = 0; i < PROBE_PIECE / 8; i += 8) {
-        a += d[i] + d[i + 1];
-        b += d[i + 2] + d[i + 3];
-        c += d[i + 4] + d[i + 5];
-        f += d[i + 6] + d[i + 7];
-    }
-    p->sum[worker] += a + b + c + f;
-}
-
-/* Bytes per second that all workers read together, the best of three passes; 0 without memory. */
-static double probe_memory(struct pool *workers)
-{
-    static struct probe p;
-    uint32_t pieces = (uint32_t)(PROBE_BYTES / PROBE_PIECE);
-    double best = 0;
-    p.data = mem_map(PROBE_BYTES);
-    if (!p.data)
-        return 0;
-    pool_run(workers, fill_piece, &p, pieces);
-    for (int i = 0; i < 3; i++) {
-        double t = clock_seconds();
-        pool_run(workers, read_piece, &p, pieces);
-        t = clock_seconds() - t;
-        best = fmax(best, (double)PROBE_BYTES / t);
-    }
-    mem_unmap(p.data, PROBE_BYTES);
-    return best;
 }
 
 /* --- what is timed ---------------------------------------------------------------------------------------------------- */
@@ -293,6 +247,8 @@ int verb_bench(int argc, char **argv)
         return status;
     if (!o.model)
         return opt_wrong(&verb, "-m FILE is missing");
+    if (o.profile && (o.tg == 0 || o.depth))
+        return opt_wrong(&verb, "--profile needs --tg, and takes no --depth");
     if (o.pp == 0 && o.tg == 0)
         return opt_wrong(&verb, "--pp and --tg are both 0");
     struct api_model m;
@@ -304,12 +260,17 @@ int verb_bench(int argc, char **argv)
         return cli_fail(&e);
     j.load_seconds = clock_seconds() - t;
     cli_catch_signals();
+    if (o.profile) {
+        status = profile_run(&m, o.batch, o.tg, o.kv ? KERN_KV_F32 : KERN_KV_F16, o.json);
+        api_close(&m);
+        return status;
+    }
     st = prepare(&j, &m, &e);
     if (st == ST_OK)
         st = run_all(&j, &e);
     cli_progress("%s", "");
     if (st == ST_OK && !o.no_probe)
-        j.probe = probe_memory(m.pool);
+        j.probe = machine_probe_memory(m.pool);
     status = st != ST_OK ? cli_fail(&e) : o.json ? print_json(&j) : print_plain(&j);
     direct_free(&j.d);
     free(j.ids);

@@ -54,6 +54,16 @@ MUST_CHECK enum status cli_load(struct api_model *out, const char *model, uint32
 /* A whole file, or stdin when path is NULL, up to `limit` bytes. */
 MUST_CHECK enum status cli_read(const char *path, size_t limit, struct buf *out, struct err *e);
 
+/* --- the cache folder (cache.c) --------------------------------------------------------------------------------------- */
+
+/* The path of a folder in it, "models", which need not be there yet. */
+MUST_CHECK enum status cli_cache_dir(const char *sub, char *out, size_t cap, struct err *e);
+
+/* Makes a folder and those above it; changes `path` meanwhile. */
+MUST_CHECK enum status cli_make_dirs(char *path, struct err *e);
+
+MUST_CHECK enum status cli_join(char *out, size_t cap, const char *dir, const char *file, struct err *e);
+
 /* --- output (out.c) --------------------------------------------------------------------------------------------------- */
 
 /* Prints the sentence and returns 1. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/curve.h"
 #include "ffwd.h"
 #include "kern/kern.h"
 #include "model/model.h"
@@ -12,19 +13,22 @@
 struct options {
     const char *model;
     uint32_t threads;
-    bool json;
+    bool json, cost;
 };
 
 static const struct opt opts[] = {
     CLI_OPT_MODEL(struct options),
     CLI_OPT_THREADS(struct options),
+    {"cost", 0, OPT_FLAG, offsetof(struct options, cost), 0, 0, NULL,
+     "measure what steps of the model cost here, and print that curve alone; `serve --cost-file` reads the JSON"},
     CLI_OPT_JSON(struct options),
 };
 static const struct opt_verb verb = {
     "info",
     "Says which kernels are used and why, what memory there is, and, with -m, what the model looks like and what its "
-    "metadata says. JSON: {version, isa, why, threads, memory, libraries, model, metadata}.",
-    "[-m FILE] [--json]", opts, sizeof opts / sizeof *opts};
+    "metadata says. JSON: {version, isa, why, threads, memory, libraries, model, metadata}; with --cost {points: "
+    "[{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, model, isa, threads}.",
+    "[-m FILE] [--cost] [--json]", opts, sizeof opts / sizeof *opts};
 
 #define SHOWN 100 /* characters of a metadata value in the plain output */
 
@@ -109,12 +113,42 @@ static int print_info(json_t *root, bool json)
     return cli_flush();
 }
 
+/* --- the cost curve -------------------------------------------------------------------------------------------------- */
+
+static void print_curve(const struct engine_cost *c)
+{
+    printf("tokens        ms   ms/token\n");
+    for (uint32_t i = 0; i < c->n; i++)
+        printf("%6u %9.3f %10.3f\n", c->point[i].tokens, c->point[i].ms, c->point[i].ms / c->point[i].tokens);
+    printf("head: %.3f ms a position; attention: %.3f ms a million keys (all layers)\n", c->head_ms, c->attention_ms);
+}
+
+static int print_cost(const struct api_model *m, bool json)
+{
+    struct engine_cost c;
+    struct err e = {0};
+    cli_catch_signals();
+    if (curve_sweep(m, &c, &e) != ST_OK)
+        return cli_fail(&e);
+    if (!json) {
+        print_curve(&c);
+        return cli_flush();
+    }
+    json_t *root = curve_json(&c);
+    json_object_set_new(root, "model", text_or_null(model_info(m->model)->name));
+    json_object_set_new(root, "isa", json_string(m->ops->name));
+    json_object_set_new(root, "threads", json_integer(pool_size(m->pool)));
+    return cli_print_json(root);
+}
+
 int verb_info(int argc, char **argv)
 {
     struct options o = {0};
     int status;
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
+    if (o.cost && !o.model)
+        return opt_wrong(&verb, "--cost needs -m FILE");
     const struct kern_ops *ops;
     struct err e = {0};
     if (kern_choose(&ops, &e) != ST_OK)
@@ -126,6 +160,12 @@ int verb_info(int argc, char **argv)
     if (cli_load(&m, o.model, o.threads, API_MODEL, &e) != ST_OK) {
         json_decref(root);
         return cli_fail(&e);
+    }
+    if (o.cost) {
+        json_decref(root);
+        status = print_cost(&m, o.json);
+        api_close(&m);
+        return status;
     }
     json_object_set_new(root, "model", describe_model(&m));
     json_t *meta = json_object();

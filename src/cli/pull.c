@@ -86,43 +86,6 @@ bool pull_lookup(const char *name)
     return find_model(name) != NULL;
 }
 
-/* ---- the cache folder ---- */
-
-static enum status make_dirs(char *path, struct err *e)
-{
-    for (char *p = path + 1;; p++) {
-        if (*p && *p != '/')
-            continue;
-        char saved = *p;
-        *p = 0;
-        int rc = mkdir(path, 0777);
-        if (rc != 0 && errno != EEXIST)
-            return err_errno(e, ST_IO, path, "cannot make the cache folder %s", path);
-        *p = saved;
-        if (!saved)
-            return ST_OK;
-    }
-}
-
-static enum status join(char *out, size_t cap, const char *dir, const char *file, struct err *e)
-{
-    int n = snprintf(out, cap, "%s/%s", dir, file);
-    if (n < 0 || (size_t)n >= cap)
-        return err_set(e, ST_ARGUMENT, "XDG_CACHE_HOME", "the path of the cache folder is too long");
-    return ST_OK;
-}
-
-/* ${XDG_CACHE_HOME:-$HOME/.cache}/ffwd/models; a relative XDG_CACHE_HOME is ignored, as its specification says. */
-static enum status cache_dir(char *out, size_t cap, struct err *e)
-{
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (xdg && xdg[0] == '/')
-        return join(out, cap, xdg, "ffwd/models", e);
-    if (home && home[0] == '/')
-        return join(out, cap, home, ".cache/ffwd/models", e);
-    return err_set(e, ST_ARGUMENT, "HOME", "neither XDG_CACHE_HOME nor HOME names a folder for the model cache");
-}
-
 static bool is_there(const struct known_model *m, const char *path)
 {
     struct stat st;
@@ -137,7 +100,7 @@ static void remove_stale(const char *dir)
         return;
     char path[PATH_CAP];
     for (struct dirent *ent; (ent = readdir(d));)
-        if (strncmp(ent->d_name, ".pull-", 6) == 0 && join(path, sizeof path, dir, ent->d_name, NULL) == ST_OK)
+        if (strncmp(ent->d_name, ".pull-", 6) == 0 && cli_join(path, sizeof path, dir, ent->d_name, NULL) == ST_OK)
             spawn_remove_tree(path);
     closedir(d);
 }
@@ -163,7 +126,7 @@ static enum status find_wheel(struct fetch *f, char *out, size_t cap, struct err
     for (struct dirent *ent; st != ST_OK && (ent = readdir(d));) {
         size_t n = strlen(ent->d_name);
         if (n > 4 && strcmp(ent->d_name + n - 4, ".whl") == 0)
-            st = join(out, cap, f->work, ent->d_name, e);
+            st = cli_join(out, cap, f->work, ent->d_name, e);
     }
     closedir(d);
     return st;
@@ -229,10 +192,10 @@ static enum status fetch(const struct known_model *m, bool quiet, const char *di
     struct fetch f = {.model = m, .quiet = quiet};
     char partial[PATH_CAP];
     enum status st;
-    TRY(join(f.work, sizeof f.work, dir, ".pull-XXXXXX", e));
+    TRY(cli_join(f.work, sizeof f.work, dir, ".pull-XXXXXX", e));
     if (!mkdtemp(f.work))
         return err_errno(e, ST_IO, dir, "cannot make a folder in %s", dir);
-    st = join(partial, sizeof partial, f.work, "model", e);
+    st = cli_join(partial, sizeof partial, f.work, "model", e);
     if (st != ST_OK)
         goto done;
     f.out = fopen(partial, "wbe");
@@ -257,8 +220,8 @@ done:
 static enum status locked_fetch(const struct known_model *m, bool quiet, char *dir, const char *path, struct err *e)
 {
     char lock_path[PATH_CAP];
-    TRY(make_dirs(dir, e));
-    TRY(join(lock_path, sizeof lock_path, dir, ".lock", e));
+    TRY(cli_make_dirs(dir, e));
+    TRY(cli_join(lock_path, sizeof lock_path, dir, ".lock", e));
     int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock < 0)
         return err_errno(e, ST_IO, lock_path, "cannot open %s", lock_path);
@@ -282,8 +245,8 @@ enum status pull_model(const char *name, bool quiet, char *path_out, size_t cap,
     char dir[PATH_CAP];
     if (!m)
         return err_set(e, ST_ARGUMENT, "name", "no model is known as \"%s\"; `ffwd pull` lists the names", name);
-    TRY(cache_dir(dir, sizeof dir, e));
-    TRY(join(path_out, cap, dir, m->file, e));
+    TRY(cli_cache_dir("models", dir, sizeof dir, e));
+    TRY(cli_join(path_out, cap, dir, m->file, e));
     if (is_there(m, path_out))
         return ST_OK;
     return locked_fetch(m, quiet, dir, path_out, e);
@@ -349,11 +312,11 @@ static int list_models(void)
 {
     char dir[PATH_CAP], path[PATH_CAP];
     struct err e = {0};
-    if (cache_dir(dir, sizeof dir, &e) != ST_OK)
+    if (cli_cache_dir("models", dir, sizeof dir, &e) != ST_OK)
         return cli_fail(&e);
     for (size_t i = 0; i < N_KNOWN; i++) {
         const struct known_model *m = &known[i];
-        if (join(path, sizeof path, dir, m->file, &e) != ST_OK)
+        if (cli_join(path, sizeof path, dir, m->file, &e) != ST_OK)
             return cli_fail(&e);
         printf("%-14s %4lld MB  %-20s %s\n", m->name, m->bytes / 1000000, m->licence,
                is_there(m, path) ? path : "not fetched");

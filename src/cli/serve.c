@@ -4,14 +4,16 @@
 
 #include "chat/chat.h"
 #include "cli/cli.h"
+#include "cli/curve.h"
+#include "cli/machine.h"
 #include "engine/engine.h"
 #include "server/server.h"
 
 #define GRACE_S 30u /* requests under way may take this long to end after the first signal */
 
 struct options {
-    const char *model, *host, *model_name;
-    uint32_t port, ctx, rows, queue, threads, kv, kv_budget;
+    const char *model, *host, *model_name, *cost_file;
+    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl;
     bool strict_model, no_prefix_cache;
 };
 
@@ -30,6 +32,10 @@ static const struct opt opts[] = {
      "all rows can fill)"},
     {"no-prefix-cache", 0, OPT_FLAG, offsetof(struct options, no_prefix_cache), 0, 0, NULL,
      "nothing is reused between requests"},
+    {"itl", 0, OPT_U32, offsetof(struct options, itl), 1, LIMIT_ITL_MS, "MS",
+     "how long a step may take while replies are being written (50): the prompts of others are cut to fit"},
+    {"cost-file", 0, OPT_STR, offsetof(struct options, cost_file), 0, 0, "FILE",
+     "what steps cost, as `info --cost --json` printed it; not corrected by real steps"},
     {"model-name", 0, OPT_STR, offsetof(struct options, model_name), 0, 0, "NAME",
      "the model's name as clients see it (default: the file's name without .gguf)"},
     {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
@@ -77,6 +83,17 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
     return 0;
 }
 
+/* What steps cost: as the file says, or to begin with as this machine's figures suggest. */
+static enum status find_cost(const struct api_model *m, const struct options *o, struct engine_cost *cost, struct err *e)
+{
+    struct engine_machine machine;
+    if (o->cost_file)
+        return curve_read(o->cost_file, cost, e);
+    machine_figures(m->pool, m->ops, &machine);
+    engine_cost_guess(cost, model_info(m->model), &machine);
+    return ST_OK;
+}
+
 int verb_serve(int argc, char **argv)
 {
     struct options o = {.port = 8080};
@@ -86,10 +103,16 @@ int verb_serve(int argc, char **argv)
     struct api_model m;
     struct err e = {0};
     struct engine *engine;
+    struct engine_cost cost;
     enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e);
     if (st != ST_OK)
         return cli_fail(&e);
     cli_catch_signals();
+    st = find_cost(&m, &o, &cost, &e);
+    if (st != ST_OK) {
+        api_close(&m);
+        return cli_fail(&e);
+    }
     struct engine_config c = {.model = m.model,
                               .tok = m.tok,
                               .pool = m.pool,
@@ -98,7 +121,9 @@ int verb_serve(int argc, char **argv)
                               .rows = o.rows,
                               .queue = o.queue,
                               .kv_budget = (size_t)o.kv_budget << 20,
-                              .no_prefix_cache = o.no_prefix_cache};
+                              .no_prefix_cache = o.no_prefix_cache,
+                              .itl_ms = o.itl,
+                              .cost = &cost};
     st = engine_new(&engine, &c, &e);
     if (st == ST_OK) {
         status = serve(&m, &o, engine);

@@ -108,6 +108,14 @@ double cost_keys(const struct kv_shape *group, uint32_t len, uint32_t n)
     return keys * group->layers;
 }
 
+double engine_cost_keys(const struct model_info *info, uint32_t len, uint32_t n)
+{
+    double keys = 0;
+    for (uint32_t g = 0; g < info->kv_groups; g++)
+        keys += cost_keys(&info->kv_group[g], len, n);
+    return keys;
+}
+
 /* --- learning -------------------------------------------------------------------------------------------------------- */
 
 static double clamp_ratio(double measured, double predicted)

@@ -91,6 +91,8 @@ static bool turn(struct engine *en)
     notify_flush(&en->notify);
     uint64_t other = clock_ns() - began - (stats_busy_ns(&en->stats) - busy);
     stats_add(&en->stats, STAT_OTHER_NS, other);
+    if (worked)
+        stats_time(&en->stats, STAT_OVERHEAD, (double)other * 1e-9);
     return worked;
 }
 

@@ -51,6 +51,9 @@ struct engine_machine {
 /* A first guess: weights are read once a step, and every id takes its products. `machine` NULL = a modest one. */
 void engine_cost_guess(struct engine_cost *c, const struct model_info *info, const struct engine_machine *machine);
 
+/* Keys that n ids fed at position `len` look at, added up over all layers. */
+double engine_cost_keys(const struct model_info *info, uint32_t len, uint32_t n);
+
 /* ST_ARGUMENT unless the points ascend and everything is positive and finite. */
 MUST_CHECK enum status engine_cost_check(const struct engine_cost *c, struct err *e);
 
@@ -225,6 +228,7 @@ struct engine_stats {
     uint64_t steps;
     double forward_s, head_s, sample_s, other_s; /* where the engine's time went, apart from waiting */
     struct engine_histogram queue, ttft, itl, e2e, step; /* seconds */
+    struct engine_histogram overhead;        /* of a step: all but forward, heads and choosing */
 };
 void engine_stats(struct engine *en, struct engine_stats *out);
 

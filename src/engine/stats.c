@@ -10,13 +10,16 @@ static const double gaps[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05
                               0.1,   0.15,   0.2,   0.3,  0.5,  0.75, 1,    2.5};
 static const double lives[] = {0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 60, 120, 240, 480, 960};
 
+static const double moments[] = {5e-6,  10e-6,  20e-6,  30e-6,  40e-6, 50e-6, 60e-6, 80e-6, 100e-6,
+                                 125e-6, 150e-6, 200e-6, 300e-6, 500e-6, 1e-3,  2e-3,  5e-3,  10e-3};
+
 static const struct {
     const double *bound;
     uint32_t n;
 } scales[STAT_TIMES] = {
     [STAT_QUEUE] = {waits, sizeof waits / sizeof *waits}, [STAT_TTFT] = {waits, sizeof waits / sizeof *waits},
     [STAT_ITL] = {gaps, sizeof gaps / sizeof *gaps},      [STAT_E2E] = {lives, sizeof lives / sizeof *lives},
-    [STAT_STEP] = {gaps, sizeof gaps / sizeof *gaps},
+    [STAT_STEP] = {gaps, sizeof gaps / sizeof *gaps},     [STAT_OVERHEAD] = {moments, sizeof moments / sizeof *moments},
 };
 _Static_assert(sizeof waits / sizeof *waits < STAT_BUCKETS && sizeof lives / sizeof *lives < STAT_BUCKETS,
                "one bucket is for what lies above all bounds");
@@ -84,6 +87,7 @@ void engine_stats(struct engine *en, struct engine_stats *out)
         .itl = histogram(s, STAT_ITL),
         .e2e = histogram(s, STAT_E2E),
         .step = histogram(s, STAT_STEP),
+        .overhead = histogram(s, STAT_OVERHEAD),
     };
     for (int f = 0; f <= FINISH_CANCELLED; f++)
         out->finished[f] = get(&s->finished[f]);

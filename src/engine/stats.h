@@ -14,7 +14,7 @@ enum stat_counter {
     STAT_FORWARD_NS, STAT_HEAD_NS, STAT_SAMPLE_NS, STAT_OTHER_NS, STAT_COUNTERS
 };
 
-enum stat_time { STAT_QUEUE, STAT_TTFT, STAT_ITL, STAT_E2E, STAT_STEP, STAT_TIMES };
+enum stat_time { STAT_QUEUE, STAT_TTFT, STAT_ITL, STAT_E2E, STAT_STEP, STAT_OVERHEAD, STAT_TIMES };
 
 struct stats {
     _Atomic uint64_t counter[STAT_COUNTERS];
