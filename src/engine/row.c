@@ -78,6 +78,8 @@ static void give_back_seq(struct engine *en, struct row *r)
 {
     if (!r->seq)
         return;
+    if (r->plan.publish.on && !r->status)
+        kv_tree_publish_tail(en->tree, r->plan.ns, r->ids, r->seq);
     kv_seq_clear(r->seq);
     en->idle_seqs[en->idle_n++] = r->seq;
     r->seq = NULL;

@@ -142,6 +142,10 @@ uint64_t kv_tree_namespace(const struct kv_tree *t, const void *salt, size_t n);
  * kv_seq_commit(), which drops what lies behind windows. */
 void kv_tree_publish(struct kv_tree *t, uint64_t ns, const tok_id *ids, struct kv_seq *s, uint32_t len);
 
+/* Enters the last block of s, though it is not full: s feeds no more and is about to be cleared. `ids` are what was fed, as
+ * above. What is in the tree already, or too little to be worth a block, is left. */
+void kv_tree_publish_tail(struct kv_tree *t, uint64_t ns, const tok_id *ids, const struct kv_seq *s);
+
 /* A next turn may well begin where s is now (a prompt's end): its sliding windows are kept longer. Also done when a
  * sequence is cleared. */
 void kv_tree_mark(struct kv_tree *t, const struct kv_seq *s);

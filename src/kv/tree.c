@@ -10,6 +10,9 @@
  * tree holds its blocks. Blocks of sliding groups go before that, those first that are in no window a next turn could
  * begin with (`end` is not set).
  *
+ * A sequence that ends leaves its last block as a *tail*, though it is not full: a leaf whose ids end in NO_ID. No lookup
+ * finds it, since no prompt has such ids, but a match that ends at its parent copies what agrees, as from any other child.
+ *
  * Invariant: a node's ids were all fed to the model in exactly this context, so a match never has to be checked.
  */
 #include "kv/tree.h"
@@ -21,7 +24,9 @@
 #include "kv/pool.h"
 
 #define NIL KV_NO_NODE
-#define COPY_LEAST 4u /* ids of a partial match from which copying a block beats feeding them */
+#define COPY_LEAST 4u      /* ids of a partial match from which copying a block beats feeding them */
+#define LOOK_CHILDREN 256u /* continuations that are compared with id by id, the newest first */
+#define NO_ID (-1)         /* fills up the ids of a tail */
 
 struct kv_node {
     tok_id ids[KV_BLOCK];
@@ -249,16 +254,22 @@ static bool usable(const struct kv_tree *t, uint32_t i, uint32_t len)
     return true;
 }
 
+static uint32_t agreement(const struct kv_node *node, const tok_id *ids, uint32_t n)
+{
+    uint32_t k = 0;
+    while (k < n && k < KV_BLOCK && node->ids[k] == ids[k])
+        k++;
+    return k;
+}
+
 /* The child of `parent` that agrees with the most of `n` ids, at least COPY_LEAST and at most n; NIL = none. */
 static uint32_t best_child(const struct kv_tree *t, uint32_t parent, const tok_id *ids, uint32_t n, uint32_t len,
                            uint32_t *agree)
 {
-    uint32_t best = NIL;
+    uint32_t best = NIL, looks = LOOK_CHILDREN;
     *agree = 0;
-    for (uint32_t i = t->nodes[parent].child; i != NIL; i = t->nodes[i].sibling) {
-        uint32_t k = 0;
-        while (k < n && k < KV_BLOCK && t->nodes[i].ids[k] == ids[k])
-            k++;
+    for (uint32_t i = t->nodes[parent].child; i != NIL && looks--; i = t->nodes[i].sibling) {
+        uint32_t k = agreement(&t->nodes[i], ids, n);
         if (k >= COPY_LEAST && k > *agree && usable(t, i, len + k)) {
             best = i;
             *agree = k;
@@ -334,6 +345,22 @@ static uint32_t deepest(const struct kv_tree *t, uint64_t ns, const tok_id *ids,
     return deep;
 }
 
+/* Nothing that follows node i says otherwise than ids[0, n), as far as it goes. */
+static bool ends_here(const struct kv_tree *t, uint32_t i, const tok_id *ids, uint32_t n)
+{
+    uint32_t looks = LOOK_CHILDREN, most = 0;
+    bool end = true;
+    for (uint32_t c = t->nodes[i].child; c != NIL && looks--; c = t->nodes[c].sibling) {
+        uint32_t k = agreement(&t->nodes[c], ids, n);
+        bool whole = k == n || k == KV_BLOCK || t->nodes[c].ids[k] == NO_ID;
+        if (k > most || (k == most && !whole)) {
+            most = k;
+            end = whole;
+        }
+    }
+    return end;
+}
+
 struct kv_peek kv_tree_peek(const struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n)
 {
     struct kv_peek p = {0};
@@ -347,7 +374,7 @@ struct kv_peek kv_tree_peek(const struct kv_tree *t, uint64_t ns, const tok_id *
     else if (known != deep)
         p.miss = KV_MISS_EVICTED;
     else
-        p.miss = t->nodes[deep].child == NIL ? KV_MISS_NEW : KV_MISS_DIFFERS;
+        p.miss = ends_here(t, deep, ids + p.len, n - p.len) ? KV_MISS_NEW : KV_MISS_DIFFERS;
     return p;
 }
 
@@ -450,6 +477,27 @@ void kv_tree_publish(struct kv_tree *t, uint64_t ns, const tok_id *ids, struct k
             enter_block(t, &t->nodes[i], g, &s->table[g][b]);
         stand_at(t, s, i);
     }
+}
+
+void kv_tree_publish_tail(struct kv_tree *t, uint64_t ns, const tok_id *ids, const struct kv_seq *s)
+{
+    tok_id tail[KV_BLOCK];
+    uint32_t b = s->len / KV_BLOCK, n = s->len % KV_BLOCK;
+    if (n < COPY_LEAST || s->published != b || s->node == NIL)
+        return;
+    for (uint32_t k = 0; k < KV_BLOCK; k++)
+        tail[k] = k < n ? ids[(size_t)b * KV_BLOCK + k] : NO_ID;
+    if (find(t, ns, s->node, tail) != NIL)
+        return;
+    uint32_t i = add_node(t, ns, s->node, tail);
+    if (i == NIL)
+        return;
+    t->nodes[i].end = true;
+    for (uint32_t g = 0; g < t->pool->cfg.groups; g++)
+        if (s->table[g][b] != KV_NONE) {
+            t->nodes[i].block[g] = s->table[g][b];
+            kv_pool_cache(t->pool, g, s->table[g][b]);
+        }
 }
 
 void kv_tree_mark(struct kv_tree *t, const struct kv_seq *s)

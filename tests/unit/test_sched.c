@@ -154,7 +154,7 @@ static void test_salts(void **state)
     (void)state;
     static const char *const salts[] = {"a", "b", "a", "", "a\0", ""};
     static const size_t lengths[] = {1, 1, 1, 0, 2, 0};
-    static const uint32_t cached[] = {0, 0, 288, 0, 0, 288}; /* whole blocks are kept */
+    static const uint32_t cached[] = {0, 0, 299, 0, 0, 299};
     begin((struct engine_config){.rows = 2}, 0);
     tok_id prompt[300];
     client_prompt(prompt, 300, 4);
@@ -184,13 +184,13 @@ static void test_misses(void **state)
     begin((struct engine_config){.rows = 2}, 0);
     tok_id prompt[600];
     client_prompt(prompt, 600, 5);
-    struct request rq = client_request(prompt, 320, 3);
+    struct request rq = client_request(prompt, 330, 1);
     submit(0, &rq);
     finish(1);
     rq.prompt_n = 600;
     submit(0, &rq);
     finish(1);
-    assert_int_equal(replies[0].result.usage.cached_tokens, 320);
+    assert_int_equal(replies[0].result.usage.cached_tokens, 330);
     assert_int_equal(replies[0].result.usage.miss, MISS_NEW);
     prompt[211] ^= 1;
     submit(0, &rq);
@@ -241,7 +241,7 @@ static void test_priority(void **state)
     assert_int_equal(order_of((const int32_t[]){0, 1, 0, 0}, 4, 4), 1324);
 }
 
-/* When blocks run out the largest rank gives them up, is resumed, and its ids are those of a request left in peace. */
+/* ML4: when blocks run out the largest rank gives them up, is resumed, and its ids are those of a request left in peace. */
 static void test_victim(void **state)
 {
     (void)state;
@@ -270,9 +270,46 @@ static void test_victim(void **state)
     end();
 }
 
+/* CC2: equal clients that ask again and again get equally many replies, though there are fewer rows than clients. */
+static void test_fair(void **state)
+{
+    (void)state;
+    begin((struct engine_config){.rows = 3}, 0);
+    double served[MANY] = {0}, sum = 0, squares = 0;
+    static tok_id prompt[MANY][60];
+    struct request rq[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        client_prompt(prompt[i], 60, 40 + i);
+        rq[i] = client_request(prompt[i], 60, 12);
+        submit(i, &rq[i]);
+    }
+    for (uint32_t k = 0; k < 1000; k++) {
+        turn(MANY);
+        for (uint32_t j = 0; j < MANY; j++) {
+            /* Of those that ended together, not always the same asks first. */
+            uint32_t i = (j + (uint32_t)(MANY * rng_uniform(1, 0, k, RNG_FINAL))) % MANY;
+            if (!replies[i].ended)
+                continue;
+            served[i]++;
+            engine_close(en, ids[i]);
+            submit(i, &rq[i]);
+        }
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        sum += served[i];
+        squares += served[i] * served[i];
+        engine_cancel(en, ids[i]);
+    }
+    assert_true(sum > 200);
+    assert_true(sum * sum / (MANY * squares) > 0.99); /* Jain's index */
+    finish(MANY);
+    end();
+}
+
 /* --- the budget ------------------------------------------------------------------------------------------------------ */
 
-/* A millisecond an id: beside a row that decodes, 49 ids of prompts a step; alone, 200. */
+/* CC1, CC3: a long prompt does not hold up streams. A millisecond an id: beside a row that decodes, 49 ids of prompts a
+ * step; alone, 199. */
 static void test_budget(void **state)
 {
     (void)state;
@@ -523,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_misses),  cmocka_unit_test(test_priority),        cmocka_unit_test(test_victim),
         cmocka_unit_test(test_budget),  cmocka_unit_test(test_deadline),        cmocka_unit_test(test_prompt_logprobs),
         cmocka_unit_test(test_prompt_logprobs_resumed), cmocka_unit_test(test_look),
+        cmocka_unit_test(test_fair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,6 +184,38 @@ static void test_eviction(void **state)
     unmake(&w);
 }
 
+/* What a sequence fed into its last block is found again though the block was never full; other ids are not. */
+static void test_tail(void **state)
+{
+    (void)state;
+    struct world w = make(2000, 4, true);
+    struct kv_seq a = seq(&w), b = seq(&w);
+    tok_id ids[200], other[200];
+    count_up(ids, 200, 0);
+    count_up(other, 200, 0);
+    other[105] = 9;
+    assert_true(feed(&w, &a, 0, ids, 110));
+    kv_tree_publish_tail(w.tree, 0, ids, &a);
+    kv_tree_publish_tail(w.tree, 0, ids, &a); /* once is enough */
+    assert_int_equal(kv_tree_nodes(w.tree), 4);
+    kv_seq_clear(&a);
+    assert_int_equal(kv_tree_peek(w.tree, 0, ids, 200).miss, KV_MISS_NEW);
+    assert_int_equal(kv_tree_peek(w.tree, 0, other, 200).miss, KV_MISS_DIFFERS);
+    assert_int_equal(kv_tree_match(w.tree, 0, ids, 200, &a), 110);
+    check_content(&a, ids);
+    assert_int_equal(kv_tree_match(w.tree, 0, other, 200, &b), 105);
+    check_content(&b, other);
+    assert_true(feed(&w, &b, 0, other, 140)); /* into a copy */
+    assert_true(feed(&w, &a, 0, ids, 130));
+    check_content(&a, ids);
+    kv_seq_clear(&a);
+    kv_seq_clear(&b);
+    assert_int_equal(kv_tree_match(w.tree, 1, ids, 200, &a), 0); /* another namespace */
+    kv_seq_release(&a);
+    kv_seq_release(&b);
+    unmake(&w);
+}
+
 /* A sliding group forgets the middle of a long sequence, so a fork there begins earlier; its end stays good. */
 static void test_windows(void **state)
 {
@@ -249,7 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share),   cmocka_unit_test(test_partial_copy), cmocka_unit_test(test_eviction),
-        cmocka_unit_test(test_windows), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_windows), cmocka_unit_test(test_random),       cmocka_unit_test(test_tail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
