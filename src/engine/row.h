@@ -46,7 +46,7 @@ struct row {
     uint64_t arrival;       /* order of submission */
     double rank;            /* sched.h: the smallest goes first */
     double deadline;        /* the engine's clock; 0 = none */
-    uint64_t follow;        /* arrival of the row last compared with, and ids it begins with alike; sched.c */
+    uint64_t follow;        /* arrival of the row it waits for, UINT64_MAX = none; ids it begins with alike; sched.c */
     uint32_t follow_n;
     uint32_t n;             /* ids so far */
     uint32_t told;          /* prompt ids whose log-probabilities are out */

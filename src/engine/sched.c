@@ -75,22 +75,32 @@ static bool make_way(struct engine *en)
  * feeding them again beside it. So n choices of a prompt, or agents with one system prompt that arrive together, cost one
  * prefill. The row that is followed is preparing and waits for no reader, so it goes on, or leaves.
  */
-static bool follows(const struct engine *en, struct row *r, uint32_t cached)
+static bool leads(const struct row *o, uint32_t cached, uint32_t common)
 {
-    if (!r->plan.match.on)
-        return false;
-    for (uint32_t i = 0; i < en->rows.n; i++) {
+    uint32_t has = o->seq->len > cached ? o->seq->len : cached;
+    return preparing(o) && o->plan.publish.on && o->stalled <= 0 && common / KV_BLOCK > has / KV_BLOCK;
+}
+
+static bool finds_leader(const struct engine *en, struct row *r, uint32_t cached)
+{
+    for (uint32_t i = 0; i < en->rows.n && r->plan.match.on; i++) {
         const struct row *o = en->rows.at[i];
-        if (!preparing(o) || !o->plan.publish.on || o->stalled > 0)
-            continue;
-        uint32_t has = o->seq->len > cached ? o->seq->len : cached;
-        uint32_t whole = r->follow == o->arrival ? r->follow_n : alike(r, o);
+        uint32_t common = leads(o, cached, UINT32_MAX) ? alike(r, o) : 0;
         r->follow = o->arrival;
-        r->follow_n = whole;
-        whole = whole < r->n ? whole : r->n - 1;
-        if (whole / KV_BLOCK > has / KV_BLOCK)
+        r->follow_n = common < r->n ? common : r->n - 1;
+        if (leads(o, cached, r->follow_n))
             return true;
     }
+    r->follow = UINT64_MAX;
+    return false;
+}
+
+/* As long as what it found then is true: nothing has to be looked up or compared for that. */
+static bool follows(const struct engine *en, const struct row *r)
+{
+    for (uint32_t i = 0; i < en->rows.n && r->follow != UINT64_MAX; i++)
+        if (en->rows.at[i]->arrival == r->follow)
+            return leads(en->rows.at[i], 0, r->follow_n);
     return false;
 }
 
@@ -138,14 +148,14 @@ void sched_admit(struct engine *en)
     for (uint32_t i = 0; i < en->line.n && (en->idle_n || make_way(en));) {
         struct row *r = en->line.at[i];
         /* Put back while its reader slept: it does not hold up the others. */
-        if (!row_can_publish(r, en->now) || r->telling) {
+        if (!row_can_publish(r, en->now) || r->telling || follows(en, r)) {
             i++;
             continue;
         }
         struct kv_peek found = {.miss = KV_MISS_UNKNOWN};
         if (r->plan.match.on)
             found = kv_tree_peek(en->tree, r->plan.ns, r->ids, r->n);
-        if (follows(en, r, found.len)) {
+        if (finds_leader(en, r, found.len)) {
             i++;
         } else if (fits(en, r, found.live)) {
             start(en, r, found.miss);
