@@ -57,7 +57,7 @@ FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
 
 LIBS_LIB    := -lm -lpthread -ldl
 LIBS_SERVER := -lmicrohttpd -ljansson
-LIBS        := $(LIBS_SERVER) -lmd -ledit -lxxhash $(LIBS_LIB)
+LIBS        := $(LIBS_SERVER) -lcurl -lmd -ledit -lxxhash $(LIBS_LIB)
 
 # -------------------------------------------------------------------------------------------------------- sources
 
@@ -79,7 +79,7 @@ SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
 .PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan lint bench \
-        kern-bench format notices models install uninstall clean help FORCE
+        bench-servers kern-bench format notices models install uninstall clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -180,7 +180,7 @@ test: setup-test ## everything a change has to pass, real models included
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) test
 test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
-test-long: setup-test ## hours rather than minutes (nothing yet)
+test-long: setup-test ## minutes rather than seconds: load on the server
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
 test-clients: setup-test ## other projects' clients against the server (nothing yet)
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
@@ -190,6 +190,8 @@ lint: ## format, warnings, folder table, headers alone, banned calls, sizes, sym
 	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
 bench: setup-test ## measures and rewrites bench/RESULTS.md
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
+bench-servers: setup-test ## measures the server against others and rewrites bench/SERVERS.md (BENCH_QUICK=1: only tries it)
+	@$(MAKE) build $(PYTHON) && $(MAKE) models && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/servers.sh
 kern-bench: setup-test ## times every kernel
 	@$(MAKE) $(BUILD)/tests/kern_check && $(BUILD)/tests/kern_check --bench
 

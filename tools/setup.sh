@@ -12,7 +12,7 @@ set -eu
 
 RUST_MAJOR=1 RUST_MINOR=${FFWD_RUST_MINOR:-87} # (the variable is for the tests of this script)
 BUILD="gcc libc6-dev make pkg-config ca-certificates python3 python3-pip
-libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev"
+libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev libcurl4-gnutls-dev"
 TEST="libcmocka-dev libsimde-dev python3-venv"
 
 # What rustc-web and cargo-web cannot stand beside.
@@ -43,6 +43,13 @@ missing_debs() {
     done
 }
 
+# Debian's forms of libcurl's headers exclude each other, and any will do: the one that is there stays.
+choose_curl() {
+    # shellcheck disable=SC2046,SC2086
+    set -- $(installed_debs libcurl4-openssl-dev libcurl4-nss-dev)
+    [ $# -eq 0 ] || BUILD=$(echo "$BUILD" | sed "s/libcurl4-gnutls-dev/$1/")
+}
+
 installed_debs() {
     for p in "$@"; do
         [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] && echo "$p"
@@ -63,8 +70,9 @@ want_rust() {
 }
 
 setup_debian() {
+    choose_curl
     # shellcheck disable=SC2046,SC2086
-    want=$(echo $(missing_debs $1))
+    want=$(echo $(missing_debs $BUILD $1))
     find_cargo >/dev/null || want_rust
     [ -n "$want" ] || return 0
     if [ "$(id -u)" -ne 0 ]; then
@@ -97,7 +105,7 @@ setup_other() {
     done
     find_cargo >/dev/null || want="$want rust>=$RUST_MAJOR.$RUST_MINOR(cargo,rustc)"
     python3 -m pip --version >/dev/null 2>&1 || want="$want python3-pip"
-    for h in microhttpd.h jansson.h sha2.h histedit.h xxhash.h $1; do
+    for h in microhttpd.h jansson.h sha2.h histedit.h xxhash.h curl/curl.h $1; do
         has_header "$h" || want="$want <$h>"
     done
     [ -z "$want" ] && return 0
@@ -113,8 +121,8 @@ cargo)
     }
     mkdir -p "$(dirname "$CHOSEN")" && echo "$cargo" >"$CHOSEN"
     ;;
-build) if command -v dpkg-query >/dev/null; then setup_debian "$BUILD"; else setup_other ""; fi ;;
-test) if command -v dpkg-query >/dev/null; then setup_debian "$BUILD $TEST"; else setup_other "cmocka.h"; fi ;;
+build) if command -v dpkg-query >/dev/null; then setup_debian ""; else setup_other ""; fi ;;
+test) if command -v dpkg-query >/dev/null; then setup_debian "$TEST"; else setup_other "cmocka.h"; fi ;;
 *)
     echo "usage: tools/setup.sh [build|test|cargo]" >&2
     exit 2

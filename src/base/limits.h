@@ -43,4 +43,12 @@
 #define LIMIT_EVENT_BYTES 512u                /* text bytes carried by one event */
 #define LIMIT_CONNECTIONS 256u                /* open HTTP connections */
 
+/* the load driver */
+#define LIMIT_LOAD_CLIENTS 512u               /* requests under way, the long one not counted */
+#define LIMIT_LOAD_WORDS (1u << 17)           /* words of one prompt, and of the shared prefix */
+#define LIMIT_LOAD_BODY (8u << 20)            /* bytes of one request: both of those and its fields */
+#define LIMIT_LOAD_EVENT (1u << 20)           /* bytes of one event of a stream */
+#define LIMIT_LOAD_ERRORS 16u                 /* kinds of failures that are told apart */
+#define LIMIT_LOAD_SECONDS 86400u             /* of one run */
+
 #endif

@@ -17,7 +17,7 @@ static const struct verb verbs[] = {
     {"chat", verb_chat, "talk with a model in the terminal"},
     {"serve", verb_serve, "serve the OpenAI API over HTTP"},
     {"pull", verb_pull, "fetch a known model into the cache"},
-    {"bench", verb_bench, "measure prompt and decode speed"},
+    {"bench", verb_bench, "measure prompt and decode speed, or a server under load"},
     {"perplexity", verb_perplexity, "score a text"},
     {"tokenize", verb_tokenize, "turn text into token ids"},
     {"template", verb_template, "render a conversation with the model's chat template"},
@@ -58,8 +58,8 @@ static int help(int argc, char **argv)
     if (!v)
         return unknown(argv[2]);
     char option[] = "--help";
-    char *ask[] = {argv[2], option, NULL};
-    int status = v->run(2, ask);
+    char *ask[] = {argv[2], argc > 3 ? argv[3] : option, option, NULL}; /* `help bench load`: the verb finds the rest */
+    int status = v->run(argc > 3 ? 3 : 2, ask);
     return status ? status : cli_flush();
 }
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -32,6 +33,8 @@ def test_help_names_every_verb():
     for verb in VERBS:
         assert f"ffwd {verb}" in ffwd("help", verb).ok().out
         assert f"ffwd {verb}" in ffwd(verb, "--help").ok().out
+    assert "ffwd bench load" in ffwd("help", "bench", "load").ok().out
+    assert "ffwd bench load" in ffwd("bench", "load", "--help").ok().out
 
 
 def test_version():
@@ -64,6 +67,12 @@ def test_wrong_usage_is_status_2():
     for ids in ("", ",", "1,", "1,,2", "1 2", "-1", "x", "99999999999"):
         ffwd("logits", "-m", "x", "--ids", ids).fails(2, "--ids")
     ffwd("bench", "-m", "x", "--pp", "0", "--tg", "0").fails(2, "--pp")
+    ffwd("bench", "load").fails(2, "--url", "ffwd help bench load")
+    ffwd("bench", "load", "-m", "x").fails(2, "-m", "ffwd help bench load")
+    ffwd("bench", "load", "--url", "http://x", "--clients", "513").fails(2, "--clients", "512")
+    ffwd("bench", "load", "--url", "http://x", "--mode", "poem").fails(2, "chat or completion")
+    ffwd("bench", "load", "--url", "http://x", "--seconds", "2", "--long-prompt", "9").fails(2, "--long-at")
+    ffwd("bench", "load", "--url", "http://x", "--requests", "2", "--long-prompt", "9").fails(2, "--seconds")
 
 
 # --------------------------------------------------------------------------------------------------------- bad files
@@ -358,6 +367,113 @@ def test_bench_shape():
         assert 0 < series["min"] <= series["median"] <= series["max"] and len(series["runs"]) == 3
     assert "pp" not in ffwd("bench", "-m", model, "--pp", "0", "--tg", "2", "--reps", "1", "--json").ok().json
     ffwd("bench", "-m", model, "--pp", "16000000").fails(1, "16000000")
+
+
+LOAD_KEYS = {"url", "mode", "clients", "seconds", "ended_by", "requests", "cancelled", "errors", "error_list", "token_source",
+             "tokens_in", "tokens_cached", "tokens_out", "tokens_per_s", "requests_per_s", "ttft_ms", "itl_ms", "e2e_ms", "jain"}
+
+
+def load(url, *more):
+    r = ffwd("bench", "load", "--url", url, *more, "--json").ok().json
+    assert set(r) - {"long"} == LOAD_KEYS, r
+    for name in ("ttft_ms", "itl_ms", "e2e_ms"):
+        s = r[name]
+        assert set(s) == {"n", "p50", "p95", "p99", "max"}, s
+        assert s["n"] == 0 or 0 <= s["p50"] <= s["p95"] <= s["p99"] <= s["max"], s
+    assert r["errors"] == sum(e["count"] for e in r["error_list"]), r
+    return r
+
+
+def test_bench_load_counts():
+    child, url, _ = start_server("--port", "0", "--ctx", "1024", model=need(SMOLLM2, "SmolLM2"))
+    try:
+        r = load(url, "--clients", 3, "--requests", 7, "--max-tokens", 5, "--ignore-eos")
+        assert (r["requests"], r["errors"], r["cancelled"], r["ended_by"]) == (7, 0, 0, "requests"), r
+        assert r["tokens_out"] == 35 and r["token_source"] == "usage" and r["mode"] == "chat", r
+        assert r["ttft_ms"]["n"] == 7 and 14 <= r["itl_ms"]["n"] <= 28, r  # some tokens have no text of their own
+        assert abs(r["tokens_per_s"] * r["seconds"] - 35) < 0.01 and r["seconds"] > 0 and 0.3 < r["jain"] <= 1, r
+        again = load(url, "--clients", 3, "--requests", 7, "--max-tokens", 5, "--ignore-eos")
+        assert again["tokens_in"] == r["tokens_in"] and again["tokens_cached"] > r["tokens_cached"], (r, again)
+        r = load(url, "--clients", 2, "--requests", 4, "--max-tokens", 1, "--mode", "completion", "--prompt-tokens", 20,
+                 "--shared-prefix", 100, "--seed", 9)
+        assert 4 * 120 <= r["tokens_in"] <= 5 * 120 and r["itl_ms"] == {"n": 0, "p50": None, "p95": None, "p99": None,
+                                                                      "max": None}, r
+        assert r["tokens_cached"] >= 2 * 96, r  # of 100 words three blocks of 32
+        r = load(url, "--clients", 1, "--seconds", 1, "--max-tokens", 8, "--long-prompt", 300, "--long-at", 0)
+        assert r["long"]["prompt_tokens"] > 300 and 0 < r["long"]["ttft_ms"] <= r["long"]["total_ms"], r
+        assert r["ended_by"] == "seconds" and 1 <= r["seconds"] < 20, r
+        table = ffwd("bench", "load", "--url", url + "/v1", "--requests", 1, "--clients", 1).ok().out
+        assert "1 requests, 0 cut off, 0 errors" in table and "first token" in table, table
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_bench_load_says_what_failed():
+    child, url, port = start_server("--port", "0", "--ctx", "128", model=need(SMOLLM2, "SmolLM2"))
+    try:
+        ffwd("bench", "load", "--url", f"localhost:{port}").fails(1, "--url", "http://")
+        ffwd("bench", "load", "--url", url + "/elsewhere", "--requests", 2).fails(1, "404", "nothing at this address")
+        ffwd("bench", "load", "--url", url, "--requests", 2, "--prompt-tokens", 400).fails(1, "400", "context")
+        # about half of the prompts are too long: the others are answered
+        r = load(url, "--requests", 30, "--clients", 3, "--prompt-tokens", 90, "--prompt-spread", 90, "--max-tokens", 1)
+        assert r["requests"] + r["errors"] == 30 and 0 < r["errors"] < 30, r
+        assert {e["status"] for e in r["error_list"]} == {400} and "context" in r["error_list"][0]["text"], r
+        r = load(url, "--requests", 30, "--clients", 1, "--prompt-tokens", 90, "--prompt-spread", 90, "--max-tokens", 1,
+                 "--max-errors", 1)
+        assert r["ended_by"] == "errors" and r["errors"] == 1 and r["requests"] < 30, r
+    finally:
+        child.kill()
+        child.wait()
+    ffwd("bench", "load", "--url", url, "--requests", 1).fails(1, "Connection refused")
+
+
+class Canned:
+    """A server whose reply to any POST is given: bytes after the status line; the connection ends with it."""
+
+    def __init__(self, reply):
+        self.socket, self.reply = socket.create_server(("127.0.0.1", 0)), reply
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            try:
+                peer, _ = self.socket.accept()
+            except OSError:
+                return
+            with peer:
+                peer.recv(65536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + self.reply)
+
+
+def test_bench_load_reads_other_servers():
+    events = b'data: {"choices":[{"delta":{"content":"a"}}]}\r\n\r\ndata: {"choices":[{"delta":{"content":"b"}}]}\r\n\r\n'
+    head = b"Content-Type: text/event-stream; charset=utf-8\r\n\r\n"
+    one = ("--requests", 1, "--clients", 1)
+    r = load(Canned(head + events + b"data: [DONE]\r\n\r\n").url, *one)
+    assert (r["requests"], r["tokens_out"], r["token_source"], r["itl_ms"]["n"]) == (1, 2, "chunks", 1), r
+    for reply, words in ((head + events, "before [DONE]"), (head + events + b"data: {]\n\n", "not a JSON object"),
+                         (head + events + b'data: {"error":{"message":"melted"}}\n\n', "melted")):
+        r = load(Canned(reply).url, *one)
+        assert (r["requests"], r["errors"], r["tokens_out"]) == (0, 1, 2) and words in r["error_list"][0]["text"], r
+    ffwd("bench", "load", "--url", Canned(b"Content-Type: application/json\r\n\r\n{}").url, *one).fails(1, "stream")
+
+
+def test_bench_load_ends_when_interrupted():
+    child, url, _ = start_server("--port", "0", model=need(SMOLLM2, "SmolLM2"))
+    try:
+        driver = subprocess.Popen([FFWD, "bench", "load", "--url", url, "--seconds", "600", "--json"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1.5)
+        driver.send_signal(signal.SIGINT)
+        out, err = driver.communicate(timeout=20)
+        r = json.loads(out)
+        assert driver.returncode == 0 and r["ended_by"] == "interrupted" and r["seconds"] < 20, (r, err)
+        assert r["errors"] == 0 and r["requests"] + r["cancelled"] >= 8, r
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_perplexity_shape():

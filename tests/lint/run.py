@@ -149,6 +149,9 @@ def setup_problems():
     code, _, _, asked = Machine("gcc", 0, ["a"]).run("build", "a")
     if code != 0 or "--no-remove" not in asked or "rustc-web" in asked or " gcc " in asked or "libmd-dev" not in asked:
         yield f"setup: {code}, apt-get was asked for {asked}"
+    code, _, _, asked = Machine("libcurl4-openssl-dev", 0, ["a"]).run("build", "a")
+    if code != 0 or "gnutls" in asked or "libxxhash-dev" not in asked:
+        yield f"setup: {code}, another libcurl is there, apt-get was asked for {asked}"
     machine = Machine(cargos=["a", "b"])
     code, _, err, _ = machine.run("cargo")
     if code != 1 or err.count("\n") != 1:
