@@ -57,7 +57,7 @@ FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
 
 LIBS_LIB    := -lm -lpthread -ldl
 LIBS_SERVER := -lmicrohttpd -ljansson
-LIBS        := $(LIBS_SERVER) -lcurl -lmd -ledit -lxxhash $(LIBS_LIB)
+LIBS        := $(LIBS_SERVER) -lmd -ledit -lxxhash $(LIBS_LIB)
 
 # -------------------------------------------------------------------------------------------------------- sources
 

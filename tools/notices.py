@@ -25,11 +25,11 @@ C_LIBRARIES = """
 | libbsd | for libedit | BSD-3-Clause AND BSD-2-Clause AND ISC |
 | GnuTLS and what it stands on | linked by Debian's libmicrohttpd | LGPL-2.1-or-later |
 | xxHash | hashes | BSD-2-Clause |
-| libcurl | HTTP client of the load driver | curl |
-| nghttp2, libpsl, brotli, MIT Kerberos | linked by Debian's libcurl | MIT |
-| libssh2, zstd, Cyrus SASL | linked by Debian's libcurl | BSD-3-Clause |
-| librtmp, keyutils | linked by Debian's libcurl | LGPL-2.1-or-later |
-| OpenLDAP, OpenSSL, zlib | linked by Debian's libcurl | OLDAP-2.8, Apache-2.0, Zlib |
+| libcurl | HTTP client of the load driver, opened at run time | curl |
+| nghttp2, libpsl, brotli, MIT Kerberos | brought by Debian's libcurl | MIT |
+| libssh2, zstd, Cyrus SASL | brought by Debian's libcurl | BSD-3-Clause |
+| librtmp, keyutils | brought by Debian's libcurl | LGPL-2.1-or-later |
+| OpenLDAP, OpenSSL, zlib | brought by Debian's libcurl | OLDAP-2.8, Apache-2.0, Zlib |
 | Rust's standard library | in the shim, statically | MIT OR Apache-2.0 |
 """.strip()
 HEAD = """# Notices

@@ -1,7 +1,6 @@
 /* drive: see drive.h. */
 #include "cli/drive.h"
 
-#include <curl/curl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +8,10 @@
 #include <strings.h>
 
 #include "cli/cli.h"
+#include "cli/curl.h"
 #include "cli/stream.h"
+
+static const struct curl_calls *curl; /* set by drive_run() */
 
 #define DRAIN_S 5u        /* requests under way when the window ends may take this long to end */
 #define LONG_WAIT_S 120u  /* the window may end as much later while the long request is under way */
@@ -129,7 +131,7 @@ static void take_ended(struct client *k, uint64_t now)
 static bool is_event_stream(CURL *easy)
 {
     char *type = NULL;
-    curl_easy_getinfo(easy, CURLINFO_CONTENT_TYPE, &type);
+    curl->easy_getinfo(easy, CURLINFO_CONTENT_TYPE, &type);
     return type && strncasecmp(type, "text/event-stream", 17) == 0;
 }
 
@@ -140,7 +142,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
     uint32_t with_text;
     long status = 0;
     n *= size;
-    curl_easy_getinfo(k->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl->easy_getinfo(k->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status != 200) {
         size_t room = REFUSAL - k->refusal_len, take = n < room ? n : room;
         memcpy(k->refusal + k->refusal_len, bytes, take);
@@ -170,11 +172,11 @@ static enum status begin(struct client *k, struct err *e)
     k->err = (struct err){0};
     k->first = k->last = k->counted = 0;
     k->sent = clock_ns();
-    curl_easy_setopt(k->easy, CURLOPT_POSTFIELDS, k->body.data);
-    curl_easy_setopt(k->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)k->body.len);
-    CURLMcode code = curl_multi_add_handle(d->multi, k->easy);
+    curl->easy_setopt(k->easy, CURLOPT_POSTFIELDS, k->body.data);
+    curl->easy_setopt(k->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)k->body.len);
+    CURLMcode code = curl->multi_add_handle(d->multi, k->easy);
     if (code != CURLM_OK)
-        return err_set(e, ST_IO, "", "cannot begin a request: %s", curl_multi_strerror(code));
+        return err_set(e, ST_IO, "", "cannot begin a request: %s", curl->multi_strerror(code));
     k->busy = true;
     d->busy++;
     if (is_long)
@@ -188,8 +190,8 @@ static enum status begin(struct client *k, struct err *e)
 static bool ended_well(struct client *k, CURLcode code, long *status, char *text, size_t cap)
 {
     long os = 0;
-    curl_easy_getinfo(k->easy, CURLINFO_RESPONSE_CODE, status);
-    curl_easy_getinfo(k->easy, CURLINFO_OS_ERRNO, &os);
+    curl->easy_getinfo(k->easy, CURLINFO_RESPONSE_CODE, status);
+    curl->easy_getinfo(k->easy, CURLINFO_OS_ERRNO, &os);
     if (k->err.code == ST_OK && code == CURLE_OK && *status == 200 && stream_end(&k->stream, &k->err) == ST_OK)
         return true;
     if (k->err.code != ST_OK)
@@ -197,7 +199,7 @@ static bool ended_well(struct client *k, CURLcode code, long *status, char *text
     else if (code == CURLE_OPERATION_TIMEDOUT)
         snprintf(text, cap, "no connection within %ld s, or no byte of the reply for %ld s", CONNECT_S, STALL_S);
     else if (code != CURLE_OK)
-        snprintf(text, cap, "%s%s%s", curl_easy_strerror(code), os ? ": " : "", os ? strerror((int)os) : "");
+        snprintf(text, cap, "%s%s%s", curl->easy_strerror(code), os ? ": " : "", os ? strerror((int)os) : "");
     else
         stream_error_text(k->refusal, k->refusal_len, text, cap);
     if (!text[0])
@@ -212,7 +214,7 @@ static void end(struct client *k, CURLcode code)
     char text[ERR_TEXT] = "";
     long status = 0;
     bool well = ended_well(k, code, &status, text, sizeof text);
-    curl_multi_remove_handle(d->multi, k->easy);
+    curl->multi_remove_handle(d->multi, k->easy);
     k->busy = false;
     d->busy--;
     if (well)
@@ -306,18 +308,18 @@ static enum status run(struct drive *d, struct err *e)
         int running, left;
         CURLMsg *m;
         TRY(begin_due(d, e));
-        CURLMcode code = curl_multi_perform(d->multi, &running);
-        while ((m = curl_multi_info_read(d->multi, &left))) {
+        CURLMcode code = curl->multi_perform(d->multi, &running);
+        while ((m = curl->multi_info_read(d->multi, &left))) {
             char *owner = NULL;
             CURLcode result = m->data.result;
-            curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &owner);
+            curl->easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &owner);
             end((struct client *)(void *)owner, result);
         }
         look_at_clock(d);
         if (code == CURLM_OK)
-            code = curl_multi_poll(d->multi, NULL, 0, patience(d), NULL);
+            code = curl->multi_poll(d->multi, NULL, 0, patience(d), NULL);
         if (code != CURLM_OK)
-            return err_set(e, ST_IO, "", "cannot wait for replies: %s", curl_multi_strerror(code));
+            return err_set(e, ST_IO, "", "cannot wait for replies: %s", curl->multi_strerror(code));
     }
     return ST_OK;
 }
@@ -342,7 +344,7 @@ static enum status set_url(struct drive *d, struct err *e)
 
 static enum status add_header(struct drive *d, const char *line, struct err *e)
 {
-    struct curl_slist *longer = curl_slist_append(d->headers, line);
+    struct curl_slist *longer = curl->slist_append(d->headers, line);
     if (!longer)
         return err_set(e, ST_NO_MEMORY, "", "no memory for a request's head");
     d->headers = longer;
@@ -370,21 +372,21 @@ static enum status client_init(struct client *k, struct drive *d, struct err *e)
     k->d = d;
     buf_init(&k->body, LIMIT_LOAD_BODY);
     stream_init(&k->stream);
-    k->easy = curl_easy_init();
+    k->easy = curl->easy_init();
     if (!k->easy)
         return err_set(e, ST_NO_MEMORY, "", "no memory for %u clients", d->c->clients);
-    curl_easy_setopt(k->easy, CURLOPT_URL, d->url.data);
-    curl_easy_setopt(k->easy, CURLOPT_HTTPHEADER, d->headers);
-    curl_easy_setopt(k->easy, CURLOPT_POST, 1L);
-    curl_easy_setopt(k->easy, CURLOPT_WRITEFUNCTION, on_bytes);
-    curl_easy_setopt(k->easy, CURLOPT_WRITEDATA, k);
-    curl_easy_setopt(k->easy, CURLOPT_PRIVATE, k);
-    curl_easy_setopt(k->easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(k->easy, CURLOPT_NOPROXY, "*"); /* the server is measured, not what stands before it */
-    curl_easy_setopt(k->easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(k->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
-    curl_easy_setopt(k->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(k->easy, CURLOPT_LOW_SPEED_TIME, STALL_S);
+    curl->easy_setopt(k->easy, CURLOPT_URL, d->url.data);
+    curl->easy_setopt(k->easy, CURLOPT_HTTPHEADER, d->headers);
+    curl->easy_setopt(k->easy, CURLOPT_POST, 1L);
+    curl->easy_setopt(k->easy, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl->easy_setopt(k->easy, CURLOPT_WRITEDATA, k);
+    curl->easy_setopt(k->easy, CURLOPT_PRIVATE, k);
+    curl->easy_setopt(k->easy, CURLOPT_NOSIGNAL, 1L);
+    curl->easy_setopt(k->easy, CURLOPT_NOPROXY, "*"); /* the server is measured, not what stands before it */
+    curl->easy_setopt(k->easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    curl->easy_setopt(k->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
+    curl->easy_setopt(k->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl->easy_setopt(k->easy, CURLOPT_LOW_SPEED_TIME, STALL_S);
     return ST_OK;
 }
 
@@ -392,12 +394,12 @@ static enum status prepare(struct drive *d, struct err *e)
 {
     TRY(set_url(d, e));
     TRY(set_headers(d, e));
-    d->multi = curl_multi_init();
+    d->multi = curl->multi_init();
     d->clients = calloc(d->c->clients + 1, sizeof *d->clients);
     if (!d->multi || !d->clients)
         return err_set(e, ST_NO_MEMORY, "", "no memory for %u clients", d->c->clients);
     d->long_one = &d->clients[d->c->clients];
-    curl_multi_setopt(d->multi, CURLMOPT_MAXCONNECTS, (long)d->c->clients + 1);
+    curl->multi_setopt(d->multi, CURLMOPT_MAXCONNECTS, (long)d->c->clients + 1);
     for (uint32_t i = 0; i <= d->c->clients; i++)
         TRY(client_init(&d->clients[i], d, e));
     return ST_OK;
@@ -409,15 +411,15 @@ static void release(struct drive *d)
         struct client *k = &d->clients[i];
         if (k->busy) {
             d->r->cancelled++;
-            curl_multi_remove_handle(d->multi, k->easy);
+            curl->multi_remove_handle(d->multi, k->easy);
         }
-        curl_easy_cleanup(k->easy);
+        curl->easy_cleanup(k->easy);
         buf_release(&k->body);
         stream_release(&k->stream);
     }
     free(d->clients);
-    curl_multi_cleanup(d->multi);
-    curl_slist_free_all(d->headers);
+    curl->multi_cleanup(d->multi);
+    curl->slist_free_all(d->headers);
     buf_release(&d->url);
 }
 
@@ -426,13 +428,14 @@ enum status drive_run(const struct drive_config *c, struct drive_result *out, st
     struct drive d = {.c = c, .r = out};
     *out = (struct drive_result){.long_first = NAN, .long_total = NAN, .long_gap = NAN};
     buf_init(&d.url, 4096);
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
+    TRY(cli_curl(&curl, e));
+    if (curl->global_init(CURL_GLOBAL_DEFAULT) != 0)
         return err_set(e, ST_NO_MEMORY, "", "libcurl does not start");
     enum status st = prepare(&d, e);
     if (st == ST_OK)
         st = run(&d, e);
     cli_progress("%s", "");
     release(&d);
-    curl_global_cleanup();
+    curl->global_cleanup();
     return st;
 }
