@@ -28,7 +28,8 @@ struct row {
     bool ignore_eos, stream_special;
     uint32_t logprobs;      /* as in struct request */
     struct stop_set stops;
-    struct arena arena;     /* the stop strings */
+    struct sample_state sample; /* stays when the row is put back */
+    struct arena arena;     /* the stop strings, biases and sets of ids */
     void *stream;           /* words; kept by the slot from request to request */
     double submitted;       /* clock_seconds() */
 
