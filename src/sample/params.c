@@ -12,6 +12,8 @@ static const char *const step_names[SAMPLE_STEPS] = {
     [SAMPLE_XTC] = "xtc",             [SAMPLE_TOP_K] = "top_k", [SAMPLE_TEMPERATURE] = "temperature",
 };
 
+const char *const sample_breakers[SAMPLE_BREAKERS] = {"\n", ":", "\"", "*"};
+
 struct sample_params sample_defaults(void)
 {
     return (struct sample_params){

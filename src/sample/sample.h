@@ -86,6 +86,10 @@ struct sample_params {
     uint32_t choice;          /* index of the choice within the request */
 };
 
+/* Texts at which DRY usually sees repeats end; the ids that hold one are the usual `breakers`. */
+#define SAMPLE_BREAKERS 4u
+extern const char *const sample_breakers[SAMPLE_BREAKERS];
+
 /* Greedy, everything else off. */
 struct sample_params sample_defaults(void);
 

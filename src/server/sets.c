@@ -1,9 +1,10 @@
 /* sets: the sets of ids that sampling may ask for; those of the model are made once, at the start. See private.h. */
+#include <string.h>
+
 #include "server/reply.h"
 
 enum status server_sets_init(struct server *s, struct err *e)
 {
-    static const struct text_view breakers[] = {{"\n", 1}, {":", 1}, {"\"", 1}, {"*", 1}}; /* llama-server's */
     s->ends = tok_set_new(s->tok);
     s->protect = tok_set_new(s->tok);
     s->breakers = tok_set_new(s->tok);
@@ -12,7 +13,10 @@ enum status server_sets_init(struct server *s, struct err *e)
     tok_set_add_eos(s->ends, s->tok);
     tok_set_add_eos(s->protect, s->tok);
     tok_set_add_text(s->protect, s->tok, "\n", 1);
-    tok_set_add_containing(s->breakers, s->tok, breakers, sizeof breakers / sizeof *breakers);
+    for (uint32_t i = 0; i < SAMPLE_BREAKERS; i++) {
+        const struct text_view one = {sample_breakers[i], strlen(sample_breakers[i])};
+        tok_set_add_containing(s->breakers, s->tok, &one, 1);
+    }
     return ST_OK;
 }
 
