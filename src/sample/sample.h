@@ -120,8 +120,9 @@ MUST_CHECK enum status sampler_new(struct sampler **out, uint32_t vocab, const s
 void sampler_free(struct sampler *s);
 
 /* Chooses the token for output position `position` (0 = first completion token). `history` is prompt and output so far.
- * `logits` is [vocab] and is not changed; `p` has passed sample_check(). On ST_OK `st` has moved on, otherwise it is as it
- * was. ST_STEP_FAILED when a logit is not finite; ST_ARGUMENT (field "logit_bias") when every id is banned. */
+ * `logits` is [vocab] and is not changed; `p` has passed sample_check(). `st` is used under mirostat only: on ST_OK it has
+ * moved on, otherwise it is as it was. ST_STEP_FAILED when a logit is not finite; ST_ARGUMENT (field "logit_bias") when
+ * every id is banned. */
 MUST_CHECK enum status sampler_choose(struct sampler *s, const struct sample_params *p, struct sample_state *st,
                                       const float *logits, const tok_id *history, size_t history_n, uint32_t position,
                                       tok_id *out, struct err *e);
