@@ -400,6 +400,14 @@ static void test_xtc_by_hand(void **state)
     p.temperature = 0.001f;
     p.xtc_threshold = 0.18f;
     assert_int_equal(reach(s, &p, l), 4);
+    /* And two that are left are still told apart there: 0.018 and 0.016 of all, but 0.97 and 0.03 of what is left. */
+    const float far[3] = {8, 4, 3.9f};
+    struct sampler *t = make(3);
+    p.temperature = 0.03f;
+    p.xtc_threshold = 0.017f;
+    assert_int_equal(reach(t, &p, far), 2 | 4);
+    sampler_free(t);
+    p.xtc_threshold = 0.18f;
     /* It acts as often as asked: the first comes only when it does not act. */
     p.temperature = 1;
     p.xtc_probability = 0.25f;

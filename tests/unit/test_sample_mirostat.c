@@ -113,6 +113,35 @@ static void test_mirostat_by_definition(void **state)
     sampler_free(s);
 }
 
+/* Version 1 by its definition: on Zipf's law itself the estimate is exact, and with eta 0 the cut stays where it begins. */
+static void test_mirostat_one_by_definition(void **state)
+{
+    (void)state;
+    enum { N = 500 };
+    static const double zipf[] = {0.7, 1.3, 2};
+    float l[N];
+    struct sampler *s = make(N);
+    for (int z = 0; z < 3; z++)
+        for (float tau = 0.5f; tau < 4; tau += 0.7f) {
+            struct sample_params p = sample_defaults();
+            struct sample_state st;
+            double eps = zipf[z] - 1, k = pow(eps * exp2(2 * (double)tau) / (1 - pow(N, -eps)), 1 / zipf[z]);
+            uint32_t want = k < 1 ? 1 : k > N ? N : (uint32_t)k, most = 0;
+            fill_zipf(l, N, zipf[z]);
+            p.temperature = 1;
+            p.mirostat = 1;
+            p.mirostat_tau = tau;
+            p.mirostat_eta = 0;
+            sample_state_begin(&st, &p);
+            for (uint32_t i = 0; i < 6000; i++) {
+                uint32_t rank = (uint32_t)lround(exp(-(double)l[choose(s, &p, &st, l, i)] / zipf[z]));
+                most = rank > most ? rank : most;
+            }
+            assert_true(most <= want && most >= want * 9 / 10);
+        }
+    sampler_free(s);
+}
+
 /* Rows do not share state, and what a row does depends on its own choices alone. */
 static void test_state_is_the_row_s(void **state)
 {
@@ -245,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mirostat_reaches_tau), cmocka_unit_test(test_mirostat_by_definition),
+        cmocka_unit_test(test_mirostat_one_by_definition),
         cmocka_unit_test(test_state_is_the_row_s),   cmocka_unit_test(test_mirostat_odd_shapes),
         cmocka_unit_test(test_dynamic_ends),         cmocka_unit_test(test_dynamic_between),
     };
