@@ -115,6 +115,11 @@ void ffwd_free(void *p);
 
 /* --- requests --------------------------------------------------------------------------------------------------------- */
 
+typedef struct ffwd_bias {
+    int32_t id;
+    float bias; /* [-100, 100], added to the id's logit; -100 = never */
+} ffwd_bias;
+
 typedef struct ffwd_params {
     const int32_t *prompt; /* copied by ffwd_start(), like everything here */
     size_t prompt_n;       /* at least 1 */
@@ -130,6 +135,30 @@ typedef struct ffwd_params {
     int ignore_eos;        /* go on past end tokens */
     int special;           /* control tokens appear in the text */
     int logprobs;          /* events carry the chosen token's log-probability */
+
+    /* Further samplers: off, as ffwd_params_init() leaves them. */
+    const ffwd_bias *logit_bias;
+    size_t logit_bias_n;      /* at most 1024 */
+    float presence_penalty;   /* [-2, 2], once for each id of prompt and reply; 0 = off */
+    float frequency_penalty;  /* [-2, 2], for each time it occurred; 0 = off */
+    uint32_t penalty_last;    /* ids that these and repeat_penalty look back at; 0 = all */
+    float dry_multiplier;     /* penalty on going on with a repeat; 0 = off */
+    float dry_base;           /* multiplier × base^(length - allowed) */
+    uint32_t dry_allowed_length;
+    uint32_t dry_last;        /* ids looked back at; 0 = all */
+    const char *const *dry_breakers; /* texts that end repeats; NULL = newline, colon, quote, asterisk */
+    size_t dry_breakers_n;
+    float top_n_sigma;        /* standard deviations below the largest logit; 0 = off */
+    float typical_p;          /* 1 = off */
+    float xtc_probability;    /* 0 = off */
+    float xtc_threshold;
+    float dynatemp_range;     /* temperature ± this, by entropy; 0 = off */
+    float dynatemp_exponent;
+    uint32_t mirostat;        /* 1 or 2, instead of the cuts; 0 = off */
+    float mirostat_tau, mirostat_eta;
+    const char *const *samplers; /* the order of "penalties", "dry", "top_n_sigma", "top_p", "min_p", "typ_p", "xtc", */
+    size_t samplers_n;        /* "top_k", "temperature"; 0 = this one. What is set but left out is an error */
+    uint32_t min_tokens;      /* no end token before this many */
 } ffwd_params;
 
 void ffwd_params_init(ffwd_params *p);

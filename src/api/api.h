@@ -16,6 +16,7 @@
 struct chat;
 struct kern_ops;
 struct model;
+struct sample_params;
 struct tok;
 struct weights;
 
@@ -50,5 +51,18 @@ struct api_model {
  * with one still completes text. */
 MUST_CHECK enum status api_open(struct api_model *out, const struct api_open *o, struct err *e);
 void api_close(struct api_model *m); /* safe on an empty one */
+
+/* --- sampling (sampling.c) -------------------------------------------------------------------------------------------- */
+
+/* Bitmaps of ids; owned. */
+struct api_sets {
+    uint8_t *ends, *protect, *breakers;
+};
+
+/* Fills in the sets of ids that *p asks for; they live until api_sets_release(), which is due after a failure too.
+ * Breakers are NUL-terminated; NULL = the usual ones. ST_ARGUMENT for too many or too long ones. */
+MUST_CHECK enum status api_sets_init(struct api_sets *s, const struct tok *t, const char *const *breakers,
+                                     size_t breakers_n, struct sample_params *p, struct err *e);
+void api_sets_release(struct api_sets *s);
 
 #endif

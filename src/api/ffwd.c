@@ -6,6 +6,7 @@
  */
 #include "ffwd.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,10 +227,56 @@ int ffwd_decode(const ffwd_engine *en, const int32_t *ids, size_t count, int spe
 
 void ffwd_params_init(ffwd_params *p)
 {
-    *p = (ffwd_params){.top_p = 1, .repeat_penalty = 1};
+    struct sample_params d = sample_defaults();
+    *p = (ffwd_params){.top_p = d.top_p,
+                       .repeat_penalty = d.repetition_penalty,
+                       .dry_base = d.dry_base,
+                       .dry_allowed_length = d.dry_allowed,
+                       .typical_p = d.typical_p,
+                       .xtc_threshold = d.xtc_threshold,
+                       .dynatemp_exponent = d.dynatemp_exponent,
+                       .mirostat_tau = d.mirostat_tau,
+                       .mirostat_eta = d.mirostat_eta};
 }
 
-static enum status submit(ffwd_request *rq, const ffwd_params *p, struct err *e)
+_Static_assert(sizeof(ffwd_bias) == sizeof(struct sample_bias) &&
+                   offsetof(ffwd_bias, bias) == offsetof(struct sample_bias, bias),
+               "the public list of biases is the sampler's");
+
+static enum status fill_sampling(struct sample_params *s, const ffwd_params *p, struct err *e)
+{
+    *s = sample_defaults();
+    s->temperature = p->temperature;
+    s->top_p = p->top_p;
+    s->min_p = p->min_p;
+    s->top_k = p->top_k;
+    s->repetition_penalty = p->repeat_penalty;
+    s->seed = p->seed;
+    s->bias = (const struct sample_bias *)(const void *)p->logit_bias;
+    s->bias_n = p->logit_bias_n > LIMIT_BIAS ? LIMIT_BIAS + 1 : (uint32_t)p->logit_bias_n; /* too many stay too many */
+    s->presence_penalty = p->presence_penalty;
+    s->frequency_penalty = p->frequency_penalty;
+    s->penalty_last = p->penalty_last;
+    s->dry_multiplier = p->dry_multiplier;
+    s->dry_base = p->dry_base;
+    s->dry_allowed = p->dry_allowed_length;
+    s->dry_last = p->dry_last;
+    s->top_n_sigma = p->top_n_sigma;
+    s->typical_p = p->typical_p;
+    s->xtc_probability = p->xtc_probability;
+    s->xtc_threshold = p->xtc_threshold;
+    s->dynatemp_range = p->dynatemp_range;
+    s->dynatemp_exponent = p->dynatemp_exponent;
+    s->mirostat = p->mirostat;
+    s->mirostat_tau = p->mirostat_tau;
+    s->mirostat_eta = p->mirostat_eta;
+    s->min_tokens = p->min_tokens;
+    for (size_t i = 0; i < p->samplers_n; i++)
+        TRY(sample_order_add(s, p->samplers[i], strlen(p->samplers[i]), e));
+    return ST_OK;
+}
+
+static enum status submit(ffwd_request *rq, const struct tok *tok, const ffwd_params *p, struct err *e)
 {
     struct request_stop stops[LIMIT_STOPS];
     if (p->stop_n > LIMIT_STOPS)
@@ -244,19 +291,18 @@ static enum status submit(ffwd_request *rq, const ffwd_params *p, struct err *e)
     struct request r = {.prompt = p->prompt,
                         .prompt_n = (uint32_t)p->prompt_n,
                         .max_tokens = p->max_tokens,
-                        .sampling = sample_defaults(),
                         .stops = stops,
                         .stops_n = (uint32_t)p->stop_n,
                         .ignore_eos = p->ignore_eos != 0,
                         .keep_special = p->special != 0,
                         .logprobs = p->logprobs != 0};
-    r.sampling.temperature = p->temperature;
-    r.sampling.top_p = p->top_p;
-    r.sampling.min_p = p->min_p;
-    r.sampling.top_k = p->top_k;
-    r.sampling.repetition_penalty = p->repeat_penalty;
-    r.sampling.seed = p->seed;
-    return engine_submit(rq->engine, &r, &rq->id, e);
+    struct api_sets sets;
+    TRY(fill_sampling(&r.sampling, p, e));
+    enum status st = api_sets_init(&sets, tok, p->dry_breakers, p->dry_breakers_n, &r.sampling, e);
+    if (st == ST_OK)
+        st = engine_submit(rq->engine, &r, &rq->id, e);
+    api_sets_release(&sets);
+    return st;
 }
 
 ffwd_request *ffwd_start(ffwd_engine *en, const ffwd_params *p, ffwd_error *err)
@@ -267,7 +313,7 @@ ffwd_request *ffwd_start(ffwd_engine *en, const ffwd_params *p, ffwd_error *err)
         err_set(&e, ST_NO_MEMORY, "", "no memory for a request");
     } else {
         rq->engine = en->engine;
-        if (submit(rq, p, &e) != ST_OK) {
+        if (submit(rq, en->m.tok, p, &e) != ST_OK) {
             free(rq);
             rq = NULL;
         }

@@ -29,7 +29,13 @@
 #define LIMIT_MESSAGES 16384u                 /* messages of one conversation */
 #define LIMIT_STOPS 16u                       /* stop strings of one request */
 #define LIMIT_STOP_BYTES 256u                 /* bytes of one stop string */
-#define LIMIT_ROW_ARENA (64u << 10)           /* bytes of one request's arena: its stop strings */
+#define LIMIT_STOP_ARENA (64u << 10)          /* bytes of one request's stop strings, prepared */
+#define LIMIT_BIAS 1024u                      /* biased ids of one request */
+#define LIMIT_DRY_MATCH 1024u                 /* ids of a repeat that DRY tells apart; longer ones count as this long */
+#define LIMIT_SAMPLE_ARENA (LIMIT_BIAS * 8u + 3u * (LIMIT_VOCAB / 8u) + 256u) /* bytes of its biases and sets of ids */
+#define LIMIT_ROW_ARENA (LIMIT_STOP_ARENA + LIMIT_SAMPLE_ARENA) /* bytes of one request's arena */
+#define LIMIT_BREAKERS 32u                    /* texts at which DRY sees repeats end, of one request */
+#define LIMIT_BREAKER_BYTES 64u               /* bytes of one of them */
 #define LIMIT_LOGPROBS 20u                    /* alternatives reported for one token */
 #define LIMIT_PRIORITY 100                    /* priorities are within ± this */
 #define LIMIT_DEADLINE_MS (24u * 3600000u)    /* the longest deadline a request can name */

@@ -11,8 +11,8 @@
 
 enum rng_purpose {
     RNG_FINAL = 0, /* the draw that picks the token */
-    RNG_XTC = 1,
-    RNG_MIROSTAT = 2,
+    RNG_XTC = 1,      /* whether XTC acts */
+    RNG_MIROSTAT = 2, /* the draw that picks the token under mirostat */
 };
 
 void rng_philox(uint64_t key, uint64_t counter_lo, uint64_t counter_hi, uint32_t out[4]);

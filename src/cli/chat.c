@@ -79,7 +79,7 @@ static enum status turn(struct talk *t, const char *text, size_t n, struct err *
     if (st == ST_OK)
         st = prompt_ids(t, &ids, &count, e);
     if (st == ST_OK) {
-        st = reply_run(t->engine, ids, count, &t->o->reply, true, &r, e);
+        st = reply_run(t->engine, t->m->tok, ids, count, &t->o->reply, true, &r, e);
         tok_ids_free(ids, count);
     }
     if (r.text.len)
@@ -150,6 +150,8 @@ int verb_chat(int argc, char **argv)
     struct options o = {.reply = REPLY_DEFAULTS};
     int status;
     if (!opt_parse(&verb, argc, argv, &o, &status))
+        return status;
+    if ((status = reply_options_finish(&verb, &o.reply)))
         return status;
     struct api_model m;
     struct err e = {0};

@@ -2,10 +2,45 @@
 #include "cli/reply.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EVENTS 8u
 #define POLL_MS 50 /* how long an interrupt may go unnoticed */
+
+/* --- options --------------------------------------------------------------------------------------------------------- */
+
+/* "ID=BIAS" */
+static bool parse_bias(const char *s, struct sample_bias *out)
+{
+    size_t digits = strspn(s, "0123456789");
+    char *end;
+    if (!digits || digits > 9 || s[digits] != '=' || !s[digits + 1] || strchr(" \t\n", s[digits + 1]))
+        return false;
+    out->id = (tok_id)strtoul(s, NULL, 10);
+    out->bias = strtof(s + digits + 1, &end);
+    return !*end;
+}
+
+int reply_options_finish(const struct opt_verb *v, struct reply_options *o)
+{
+    struct err e;
+    struct sample_params *p = &o->sampling;
+    for (uint32_t i = 0; i < o->biases.n; i++)
+        if (!parse_bias(o->biases.item[i], &o->bias[i]))
+            return opt_wrong(v, "--logit-bias must be ID=BIAS, not \"%s\"", o->biases.item[i]);
+    p->bias = o->bias;
+    p->bias_n = o->biases.n;
+    for (const char *s = o->order; s; s = *s ? s + 1 : NULL) {
+        size_t n = strcspn(s, ";");
+        if (sample_order_add(p, s, n, &e) != ST_OK)
+            return opt_wrong(v, "%s", e.text);
+        s += n;
+    }
+    return sample_check(p, INT32_MAX, &e) == ST_OK ? 0 : opt_wrong(v, "%s", e.text);
+}
+
+/* --- requests -------------------------------------------------------------------------------------------------------- */
 
 /* What was asked for; without -n never more than what the context still holds. */
 static uint32_t max_tokens(const struct engine *en, const struct reply_options *o, size_t prompt_n)
@@ -23,16 +58,10 @@ static void fill_request(const struct reply_options *o, const tok_id *prompt, si
         stops[i] = (struct request_stop){o->stops.item[i], strlen(o->stops.item[i])};
     *rq = (struct request){.prompt = prompt,
                            .prompt_n = (uint32_t)n,
-                           .sampling = sample_defaults(),
+                           .sampling = o->sampling,
                            .stops = stops,
                            .stops_n = o->stops.n,
                            .logprobs = o->logprobs ? o->logprobs + 1 : 0};
-    rq->sampling.temperature = o->temperature;
-    rq->sampling.top_p = o->top_p;
-    rq->sampling.min_p = o->min_p;
-    rq->sampling.repetition_penalty = o->repeat_penalty;
-    rq->sampling.top_k = o->top_k;
-    rq->sampling.seed = o->seed;
 }
 
 static void add_logprobs(struct reply *r, const struct event *ev)
@@ -80,8 +109,20 @@ static void pump(struct engine *en, request_id id, struct reply *r, bool stream)
     }
 }
 
-enum status reply_run(struct engine *en, const tok_id *prompt, size_t n, const struct reply_options *o, bool stream,
-                      struct reply *r, struct err *e)
+/* With the sets of ids that the sampling asks for. */
+static enum status submit(struct engine *en, const struct tok *tok, const struct reply_options *o, struct request *rq,
+                          request_id *id, struct err *e)
+{
+    struct api_sets sets;
+    enum status st = api_sets_init(&sets, tok, o->breakers.n ? o->breakers.item : NULL, o->breakers.n, &rq->sampling, e);
+    if (st == ST_OK)
+        st = engine_submit(en, rq, id, e);
+    api_sets_release(&sets);
+    return st;
+}
+
+enum status reply_run(struct engine *en, const struct tok *tok, const tok_id *prompt, size_t n,
+                      const struct reply_options *o, bool stream, struct reply *r, struct err *e)
 {
     struct request_stop stops[LIMIT_STOPS];
     struct request rq;
@@ -99,7 +140,7 @@ enum status reply_run(struct engine *en, const tok_id *prompt, size_t n, const s
     r->prompt_n = (uint32_t)n;
     fill_request(o, prompt, n, stops, &rq);
     rq.max_tokens = max_tokens(en, o, n);
-    TRY(engine_submit(en, &rq, &id, e));
+    TRY(submit(en, tok, o, &rq, &id, e));
     pump(en, id, r, stream);
     engine_result(en, id, &r->result);
     engine_close(en, id);

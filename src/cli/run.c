@@ -141,7 +141,7 @@ static int answer(const struct api_model *m, const struct options *o, const stru
     struct err e = {0};
     if (engine_new(&engine, &c, &e) != ST_OK)
         return cli_fail(&e);
-    enum status st = reply_run(engine, prompt->id, prompt->n, &o->reply, !o->json, &r, &e);
+    enum status st = reply_run(engine, m->tok, prompt->id, prompt->n, &o->reply, !o->json, &r, &e);
     r.load_s = load_s;
     int status = st == ST_OK ? finish(&r, prompt, o) : cli_fail(&e);
     reply_release(&r);
@@ -154,6 +154,8 @@ int verb_run(int argc, char **argv)
     struct options o = {.reply = REPLY_DEFAULTS};
     int status;
     if (!opt_parse(&verb, argc, argv, &o, &status))
+        return status;
+    if ((status = reply_options_finish(&verb, &o.reply)))
         return status;
     if (!o.prompt && isatty(STDIN_FILENO))
         return opt_wrong(&verb, "-p TEXT is missing");

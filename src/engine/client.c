@@ -80,7 +80,10 @@ static enum status check_request(const struct engine *en, const struct request *
         return err_set(e, ST_NEVER_FITS, "max_tokens",
                        "the prompt has %u tokens and max_tokens is %u, the context holds %u together", rq->prompt_n,
                        rq->max_tokens, context);
-    TRY(sample_check(&rq->sampling, e));
+    TRY(sample_check(&rq->sampling, en->net.vocab, e));
+    if (rq->max_tokens && rq->sampling.min_tokens > rq->max_tokens)
+        return err_set(e, ST_ARGUMENT, "min_tokens", "min_tokens is %u, but max_tokens is %u", rq->sampling.min_tokens,
+                       rq->max_tokens);
     if (rq->logprobs > LIMIT_LOGPROBS + 1)
         return err_set(e, ST_ARGUMENT, "logprobs", "at most %u alternatives a token can be reported, not %u",
                        LIMIT_LOGPROBS, rq->logprobs - 1);
@@ -148,7 +151,8 @@ static enum status fill_row(struct engine *en, struct row *r, const struct reque
     memcpy(r->ids, rq->prompt, rq->prompt_n * sizeof *r->ids);
     r->prompt_n = rq->prompt_n;
     r->max_tokens = rq->max_tokens ? rq->max_tokens : en->cfg.context - rq->prompt_n;
-    r->sampling = rq->sampling;
+    TRY(sample_params_copy(&r->sampling, &rq->sampling, &r->arena, e));
+    sample_state_begin(&r->sample, &r->sampling);
     r->ignore_eos = rq->ignore_eos;
     r->logprobs = rq->logprobs;
     r->prompt_logprobs = rq->prompt_logprobs;

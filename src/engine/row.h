@@ -34,7 +34,8 @@ struct row {
     char salt[LIMIT_SALT];
     uint32_t salt_n;
     struct stop_set stops;
-    struct arena arena;     /* the stop strings */
+    struct sample_state sample; /* stays when the row is put back */
+    struct arena arena;     /* the stop strings, biases and sets of ids */
     void *stream;           /* words; kept by the slot from request to request */
     double submitted;       /* the engine's clock */
 

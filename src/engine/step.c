@@ -101,7 +101,8 @@ static void judge_one(void *ctx, uint32_t task, int worker)
     struct row *r = en->step.heads[task];
     struct sampler *s = en->samplers[worker];
     const float *logits = en->logits + (size_t)task * en->net.vocab;
-    r->status = sampler_choose(s, &r->sampling, logits, r->ids, r->n, r->n - r->prompt_n, &r->chosen, &r->err);
+    r->status = sampler_choose(s, &r->sampling, &r->sample, logits, r->ids, r->n, r->n - r->prompt_n, &r->chosen,
+                               &r->err);
     if (!r->status && r->logprobs)
         sampler_logprobs(s, logits, r->chosen, &r->logprob, r->top, r->logprobs - 1);
 }

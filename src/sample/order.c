@@ -6,8 +6,7 @@
 #include "kern/kern.h"
 
 #define FIRST_LOOK 128u     /* candidates sorted at the first look; later looks take four times as many each */
-#define RANGE 32.0f         /* logits further below the maximum than this many temperatures share the last bucket */
-#define NOTHING (-104.0f)   /* exp of anything below is 0 in f32 */
+#define RANGE 32.0f         /* logits further below the maximum than this many spreads share the last bucket */
 
 /* Ascending keys are candidates in order. Adding 0 turns -0 into +0, which are equal logits. */
 static uint64_t key_of(float logit, uint32_t id)
@@ -26,11 +25,12 @@ static uint32_t bucket_of(const struct order *o, float logit)
     return d < (float)(ORDER_BUCKETS - 1) ? (uint32_t)d : ORDER_BUCKETS - 1;
 }
 
-void order_begin(struct order *o, const float *logits, float max, float temperature)
+void order_begin(struct order *o, const float *logits, float max, float spread)
 {
     o->logits = logits;
-    o->max = max;
-    o->temperature = temperature;
+    o->max = o->base = max;
+    o->spread = spread;
+    o->temperature = 1.0f;
     o->n = o->bucket = 0;
     o->want = 0; /* nothing counted yet */
 }
@@ -40,7 +40,7 @@ static void count_buckets(struct order *o)
     float min = o->max;
     for (uint32_t i = 0; i < o->vocab; i++)
         min = o->logits[i] < min ? o->logits[i] : min;
-    float range = o->max - min, most = RANGE * o->temperature;
+    float range = o->max - min, most = RANGE * o->spread;
     if (range > most)
         range = most;
     /* A range too small to divide by: one bucket, sorted as a whole (equal logits are in order already). */
@@ -85,6 +85,21 @@ static void sort_keys(uint64_t *a, uint64_t *t, uint32_t n)
         memcpy(a, from, n * sizeof *a);
 }
 
+static void weigh(struct order *o, uint32_t from)
+{
+    for (uint32_t i = from; i < o->n; i++) {
+        float x = order_exponent(o, i);
+        o->weight[i] = x > ORDER_NOTHING ? kern_exp(x < 0.0f ? x : 0.0f) : 0.0f;
+    }
+}
+
+void order_weigh(struct order *o, float base, float temperature)
+{
+    o->base = base;
+    o->temperature = temperature;
+    weigh(o, 0);
+}
+
 /* Gathers and sorts the next buckets: at least o->want candidates or all that are left. */
 static void look_further(struct order *o)
 {
@@ -98,11 +113,9 @@ static void look_further(struct order *o)
             o->keys[n++] = key_of(o->logits[i], i);
     }
     sort_keys(o->keys + o->n, o->scratch, n - o->n);
-    for (uint32_t i = o->n; i < n; i++) {
-        float x = (o->logits[order_id(o, i)] - o->max) / o->temperature;
-        o->weight[i] = x > NOTHING ? kern_exp(x) : 0.0f;
-    }
+    uint32_t from = o->n;
     o->n = n;
+    weigh(o, from);
     o->want *= 4;
 }
 

@@ -1,27 +1,9 @@
-/*
- * sampler: the pipeline of sample.h.
- *
- * What is summed where is part of the contract, since a sum in another order could move a draw: the mass of the whole
- * vocabulary is the kernel table's exp_sum(), every other mass adds weights in candidate order, in double precision.
- */
-#include <float.h>
+/* sampler: the pipeline of sample.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sample/order.h"
-#include "sample/sample.h"
-
-struct sampler {
-    const struct kern_ops *ops;
-    uint32_t vocab;
-    size_t bytes;    /* of the region below */
-    void *region;
-    float *logits;   /* [vocab]: after penalties */
-    float *scaled;   /* [vocab]: (logit - max) / temperature */
-    uint8_t *seen;   /* [vocab / 8]: ids whose penalty was applied; all 0 between calls */
-    struct order order;
-};
+#include "sample/inside.h"
 
 enum status sampler_new(struct sampler **out, uint32_t vocab, const struct kern_ops *ops, struct err *e)
 {
@@ -29,7 +11,7 @@ enum status sampler_new(struct sampler **out, uint32_t vocab, const struct kern_
     if (!vocab || vocab > LIMIT_VOCAB)
         return err_set(e, ST_ARGUMENT, "vocab", "a vocabulary has 1 to %u ids, not %u", LIMIT_VOCAB, vocab);
     struct sampler *s = calloc(1, sizeof *s);
-    size_t n = mem_round(vocab, 16), bytes = n * (2 * sizeof(uint64_t) + 3 * sizeof(float)) + mem_round(n / 8, 64);
+    size_t n = mem_round(vocab, 16), bytes = n * (2 * sizeof(uint64_t) + 3 * sizeof(float) + sizeof(uint32_t));
     if (s)
         s->region = mem_map(bytes);
     if (!s || !s->region) {
@@ -44,7 +26,7 @@ enum status sampler_new(struct sampler **out, uint32_t vocab, const struct kern_
     s->order.weight = (float *)(s->order.scratch + n);
     s->logits = s->order.weight + n;
     s->scaled = s->logits + n;
-    s->seen = (uint8_t *)(s->scaled + n);
+    s->count = (uint32_t *)(s->scaled + n);
     *out = s;
     return ST_OK;
 }
@@ -57,117 +39,157 @@ void sampler_free(struct sampler *s)
     free(s);
 }
 
-static float clamp_finite(float x)
+/* --- logits ---------------------------------------------------------------------------------------------------------- */
+
+static bool ends_banned(const struct sampler *s)
 {
-    return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x;
+    return s->position < s->p->min_tokens && s->p->ends.n;
 }
 
-/* Each distinct id of the look-back once: positive logits are divided, negative ones multiplied (Keskar et al., "CTRL",
- * 2019, with the usual correction for negative logits). */
-static const float *penalise(struct sampler *s, const struct sample_params *p, const float *logits,
-                             const tok_id *history, size_t n)
+/* Whether this position's logits are not the model's. */
+static bool changes(const struct sampler *s, size_t history_n)
 {
-    if (p->penalty_last && n > p->penalty_last) {
-        history += n - p->penalty_last;
-        n = p->penalty_last;
-    }
+    const struct sample_params *p = s->p;
+    return p->bias_n || ends_banned(s) ||
+           (history_n && (sample_step_active(p, SAMPLE_PENALTIES) || sample_step_active(p, SAMPLE_DRY)));
+}
+
+/* Bans come with the bias, and nothing after them brings an id back. */
+static void change(struct sampler *s, const float *logits, const tok_id *history, size_t n)
+{
     memcpy(s->logits, logits, s->vocab * sizeof *logits);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t id = (uint32_t)history[i];
-        if (id >= s->vocab || s->seen[id / 8] >> id % 8 & 1)
-            continue;
-        s->seen[id / 8] |= (uint8_t)(1u << id % 8);
-        float x = s->logits[id];
-        s->logits[id] = clamp_finite(x > 0 ? x / p->repetition_penalty : x * p->repetition_penalty);
-    }
-    for (size_t i = 0; i < n; i++)
-        if ((uint32_t)history[i] < s->vocab)
-            s->seen[(uint32_t)history[i] / 8] = 0;
-    return s->logits;
+    sample_add_bias(s);
+    if (ends_banned(s))
+        sample_ban_ends(s);
+    if (n && sample_step_active(s->p, SAMPLE_PENALTIES))
+        sample_penalise(s, history, n);
+    if (n && sample_step_active(s->p, SAMPLE_DRY))
+        sample_dry(s, history, n);
 }
 
-/* Sum of exp((logit - max) / temperature) over the vocabulary. */
-static double whole_mass(struct sampler *s, const float *logits, float max, float temperature)
+/* The first of the largest; false when all are banned. (The kernel's argmax takes finite values only.) */
+static bool find_best(struct sampler *s, uint32_t *best, float *max)
 {
-    if (temperature == 1.0f)
-        return (double)s->ops->exp_sum(logits, s->vocab, max);
-    for (uint32_t i = 0; i < s->vocab; i++) {
-        float x = (logits[i] - max) / temperature;
-        s->scaled[i] = x > -1000.0f ? x : -1000.0f; /* exp is 0 from -104 on; keeps -inf out */
-    }
-    return (double)s->ops->exp_sum(s->scaled, s->vocab, 0.0f);
+    if (!s->banned)
+        return s->ops->argmax(s->logits, s->vocab, best, max);
+    *max = -INFINITY;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        if (s->logits[i] > *max) {
+            *max = s->logits[i];
+            *best = i;
+        }
+    return *max > -INFINITY;
 }
 
-/* What is left to draw from: the first `n` candidates, whose weights add up to `mass`. */
-struct kept {
-    uint32_t n;
-    double mass;
-};
+/* --- candidates ------------------------------------------------------------------------------------------------------ */
 
-/* top-k → top-p → min-p. Each keeps at least the first candidate. top-p keeps the shortest beginning whose mass reaches
- * p of what top-k left; min-p ends before the first candidate with a weight below min_p × the largest, which is 1. */
-static struct kept truncate(struct sampler *s, const struct sample_params *p, const float *logits)
+static void run_step(struct sampler *s, enum sample_step step)
 {
-    struct order *o = &s->order;
-    struct kept k = {s->vocab, 0};
-    bool top_k = p->top_k && p->top_k < s->vocab, top_p = p->top_p < 1.0f, min_p = p->min_p > 0.0f;
-    if (top_k) {
-        k.n = order_reach(o, p->top_k);
-        for (uint32_t i = 0; i < k.n; i++)
-            k.mass += (double)o->weight[i];
-    } else if (top_p || !min_p) {
-        k.mass = whole_mass(s, logits, o->max, o->temperature);
+    switch (step) {
+    case SAMPLE_TOP_N_SIGMA:
+        sample_top_n_sigma(s);
+        break;
+    case SAMPLE_TOP_P:
+        sample_top_p(s);
+        break;
+    case SAMPLE_MIN_P:
+        sample_min_p(s);
+        break;
+    case SAMPLE_TYPICAL:
+        sample_typical(s);
+        break;
+    case SAMPLE_XTC:
+        sample_xtc(s);
+        break;
+    case SAMPLE_TOP_K:
+        sample_top_k(s, s->p->top_k);
+        break;
+    case SAMPLE_TEMPERATURE:
+        sample_temperature(s);
+        break;
+    default: /* the logits were changed before */
+        break;
     }
-    if (!top_p && !min_p)
-        return k;
-    double enough = top_p ? (double)p->top_p * k.mass : INFINITY, mass = 0;
-    uint32_t n = 0;
-    while (n < k.n && mass < enough && order_reach(o, n + 1) == n + 1) {
-        if (n && min_p && o->weight[n] < p->min_p)
-            break;
-        if (n && o->weight[n] == 0.0f)
-            break;
-        mass += (double)o->weight[n++];
+}
+
+static void run_steps(struct sampler *s)
+{
+    const struct sample_params *p = s->p;
+    uint32_t n = p->order_n ? p->order_n : SAMPLE_STEPS;
+    for (uint32_t i = 0; i < n; i++) {
+        enum sample_step step = p->order_n ? (enum sample_step)p->order[i] : (enum sample_step)i;
+        if (sample_step_active(p, step))
+            run_step(s, step);
     }
-    return (struct kept){n, mass};
 }
 
 /* Inverse CDF: the first candidate at which the running mass exceeds u × mass. Rounding may leave the running mass short
  * of it; then the last candidate that has any weight is the one. */
-static tok_id draw(struct order *o, struct kept k, float u)
+static uint32_t draw(struct sampler *s, enum rng_purpose purpose)
 {
-    double target = (double)u * k.mass, mass = 0;
-    uint32_t last = 0;
-    for (uint32_t i = 0; i < k.n && order_reach(o, i + 1) == i + 1; i++) {
-        if (o->weight[i] == 0.0f && i)
+    const struct sample_params *p = s->p;
+    double target = (double)rng_uniform(p->seed, p->choice, s->position, purpose) * sample_kept_mass(s), mass = 0;
+    uint32_t i = sample_kept_next(s, s->kept.lo), last = i;
+    for (; i < s->kept.n; i = sample_kept_next(s, i + 1)) {
+        if (s->order.weight[i] == 0.0f)
             break;
         last = i;
-        mass += (double)o->weight[i];
+        mass += (double)s->order.weight[i];
         if (mass > target)
             break;
     }
-    return order_id(o, last);
+    return last;
 }
 
-enum status sampler_choose(struct sampler *s, const struct sample_params *p, const float *logits,
-                           const tok_id *history, size_t history_n, uint32_t position, tok_id *out, struct err *e)
+static uint32_t choose_mirostat(struct sampler *s, struct sample_state *st)
+{
+    sample_temperature(s);
+    double mass = sample_kept_mass(s);
+    sample_mirostat_cut(s, st->mu);
+    uint32_t rank = draw(s, RNG_MIROSTAT);
+    sample_mirostat_move(s, mass, rank, &st->mu);
+    return rank;
+}
+
+/* No step but XTC and typical can remove the first candidate. */
+static bool only_first(const struct sample_params *p)
+{
+    return p->temperature == 0.0f || (p->top_k == 1 && !sample_step_active(p, SAMPLE_XTC) &&
+                                      !sample_step_active(p, SAMPLE_TYPICAL));
+}
+
+enum status sampler_choose(struct sampler *s, const struct sample_params *p, struct sample_state *st,
+                           const float *logits, const tok_id *history, size_t history_n, uint32_t position,
+                           tok_id *out, struct err *e)
 {
     uint32_t best = 0;
     float max = 0;
     if (!s->ops->argmax(logits, s->vocab, &best, &max))
         return err_set(e, ST_STEP_FAILED, "", "the model gave a logit that is not finite at output position %u",
                        position);
-    if (p->repetition_penalty != 1.0f && history_n) {
-        logits = penalise(s, p, logits, history, history_n);
-        s->ops->argmax(logits, s->vocab, &best, &max);
+    s->p = p;
+    s->position = position;
+    s->banned = false;
+    if (changes(s, history_n)) {
+        change(s, logits, history, history_n);
+        if (!find_best(s, &best, &max))
+            return err_set(e, ST_ARGUMENT, "logit_bias", "every token is banned at output position %u", position);
+        logits = s->logits;
     }
-    if (p->temperature == 0.0f || p->top_k == 1) {
+    if (only_first(p)) {
         *out = (tok_id)best;
         return ST_OK;
     }
-    order_begin(&s->order, logits, max, p->temperature);
-    struct kept kept = truncate(s, p, logits);
-    *out = draw(&s->order, kept, rng_uniform(p->seed, p->choice, position, RNG_FINAL));
+    order_begin(&s->order, logits, max, p->temperature > 1.0f ? p->temperature : 1.0f);
+    s->kept = (struct kept){0, 0, s->vocab, -1};
+    uint32_t rank;
+    if (p->mirostat) {
+        rank = choose_mirostat(s, st);
+    } else {
+        run_steps(s);
+        rank = draw(s, RNG_FINAL);
+    }
+    *out = order_id(&s->order, rank);
     return ST_OK;
 }
 

@@ -12,8 +12,9 @@ void server_job_init(struct reply_job *job)
 {
     *job = (struct reply_job){
         .n = 1,
-        .sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+        .sampling = sample_defaults(),
     };
+    job->sampling.temperature = 1;
 }
 
 void server_job_release(struct reply_job *job)
@@ -25,7 +26,13 @@ void server_job_release(struct reply_job *job)
         else
             free(p->ids);
     }
-    job->prompts_n = job->stops_n = 0;
+    job->prompts_n = job->stops_n = job->breakers_n = 0;
+    free(job->bias);
+    job->bias = NULL;
+    job->sampling.bias = NULL;
+    job->sampling.bias_n = 0;
+    tok_set_free(job->breaker_set);
+    job->breaker_set = NULL;
     json_decref(job->root);
     job->root = NULL;
 }
@@ -58,6 +65,8 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     r->job = *job;
     job->prompts_n = job->stops_n = 0;
     job->root = NULL;
+    job->bias = NULL;
+    job->breaker_set = NULL;
     r->created = clock_unix();
     r->prompts_n = r->job.prompts_n;
     r->parts_n = r->job.prompts_n * r->job.n;
@@ -80,6 +89,7 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
 static enum status submit(struct reply *r, struct err *e)
 {
     const struct reply_job *job = &r->job;
+    TRY(server_job_sets(r->srv, &r->job, e));
     for (uint32_t i = 0; i < r->parts_n; i++) {
         struct reply_part *p = &r->parts[i];
         const struct reply_prompt *prompt = &job->prompts[i / job->n];

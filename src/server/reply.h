@@ -21,14 +21,19 @@ struct reply_prompt {
     bool from_tok; /* given back with tok_ids_free(), otherwise free() */
 };
 
-/* A request, whatever its dialect. Stops point into `root`. */
+/* A request, whatever its dialect. Stops and breakers point into `root`. */
 struct reply_job {
     json_t *root; /* the request itself; owned; NULL once it is not needed any more */
     struct reply_prompt prompts[LIMIT_PARTS];
     uint32_t prompts_n;
     uint32_t n; /* choices of each prompt; prompts_n * n <= LIMIT_PARTS */
     uint32_t max_tokens;
-    struct sample_params sampling;
+    struct sample_params sampling; /* its sets of ids come with server_job_sets() */
+    struct sample_bias *bias;      /* owned; what sampling.bias is */
+    struct text_view breakers[LIMIT_BREAKERS];
+    uint32_t breakers_n;
+    bool own_breakers;             /* those count, not the usual ones */
+    uint8_t *breaker_set;          /* owned; their ids */
     struct request_stop stops[LIMIT_STOPS];
     uint32_t stops_n;
     uint32_t logprobs; /* as in struct request */
@@ -37,6 +42,9 @@ struct reply_job {
 
 void server_job_init(struct reply_job *job);
 void server_job_release(struct reply_job *job);
+
+/* Fills in the sets of ids that the sampling asks for (sets.c); they live as long as the server and the job. */
+MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job *job, struct err *e);
 
 #define REPLY_LISTS 4
 

@@ -67,8 +67,11 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->started = clock_unix();
     json_object_seed(0); /* otherwise done on first use, by two threads at once */
     signal(SIGPIPE, SIG_IGN);
-    enum status st = start_http(s, cfg, host, e);
+    enum status st = server_sets_init(s, e);
+    if (st == ST_OK)
+        st = start_http(s, cfg, host, e);
     if (st != ST_OK) {
+        server_sets_release(s);
         free(s->model);
         free(s);
         return st;
@@ -93,6 +96,7 @@ void server_stop(struct server *s, uint32_t grace_s)
     if (!s)
         return;
     http_free(s->http, grace_s);
+    server_sets_release(s);
     free(s->model);
     free(s);
 }

@@ -132,6 +132,18 @@ tok_id tok_find_special(const struct tok *t, const char *text, size_t n);
  * character. *n is 0 outside the vocabulary. The leading space of a first word is included. */
 const char *tok_bytes(const struct tok *t, tok_id id, size_t *n);
 
+/* ---- sets of ids ---- */
+
+/* A bitmap of the vocabulary, empty: bit id % 8 of byte id / 8. NULL without memory. */
+uint8_t *tok_set_new(const struct tok *t);
+void tok_set_free(uint8_t *set); /* NULL is fine */
+
+void tok_set_add_eos(uint8_t *set, const struct tok *t);
+void tok_set_add_text(uint8_t *set, const struct tok *t, const char *text, size_t n); /* ids that stand for just that */
+
+/* Ids whose bytes contain one of the parts. */
+void tok_set_add_containing(uint8_t *set, const struct tok *t, const struct text_view *parts, size_t parts_n);
+
 /* ---- chat templates ---- */
 
 /* Compiles n bytes of template source. ST_MODEL with the line if it does not parse. */

@@ -61,6 +61,11 @@ def test_wrong_usage_is_status_2():
     ffwd("run", "-p", "x", "--json=yes").fails(2, "--json")
     ffwd("run", "-p", "x", "--raw", "--system", "y").fails(2, "--raw", "--system")
     ffwd("run", "-p", "x", *["--stop", "s"] * 17).fails(2, "--stop", "16")
+    for bias in ("5", "x=1", "=1", "5=", "-1=1", "5=1x", "5=nan", "5=101"):
+        ffwd("run", "-p", "x", "--logit-bias", bias).fails(2, "bias")
+    ffwd("run", "-p", "x", "--samplers", "top_k;greedy").fails(2, "samplers", "greedy")
+    ffwd("run", "-p", "x", "--samplers", "top_k", "--temp", "0.5").fails(2, "temperature", "samplers")
+    ffwd("chat", "--mirostat", "2", "--top-k", "40").fails(2, "top_k", "mirostat")
     for args in (["logits", "-m", "x"], ["logits", "--ids", "1"], ["bench"], ["perplexity", "-m", "x"], ["tokenize"],
                  ["template", "-m", "x"]):
         ffwd(*args).fails(2, "missing")

@@ -204,7 +204,9 @@ ODD = [None, True, False, 0, 1, -1, 0.5, -0.0, 1e308, 1 << 53, 1 << 64, "", "a",
        {"type": "text"}, {"a": {"b": []}}, "x" * 3000, [1] * 200, ["a"] * 40, [None], "auto", "none", "text"]
 FIELDS = """model messages prompt temperature top_p top_k min_p repetition_penalty seed stop stream stream_options logprobs
 top_logprobs n tools tool_choice parallel_tool_calls response_format chat_template_kwargs user best_of echo suffix
-ignore_eos presence_penalty frequency_penalty logit_bias modalities store unknown""".split()
+ignore_eos presence_penalty frequency_penalty logit_bias modalities store unknown repeat_penalty repeat_last_n dry_multiplier
+dry_base dry_allowed_length dry_penalty_last_n dry_sequence_breakers typical_p xtc_probability xtc_threshold top_n_sigma
+mirostat mirostat_tau mirostat_eta dynatemp_range dynatemp_exponent samplers min_tokens""".split()
 
 
 def places(value, path=()):

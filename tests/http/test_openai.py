@@ -122,6 +122,33 @@ def test_choices_and_seeds(server):
     assert chat(server, temperature=1.0).usage.model_extra["ffwd"]["seed"] != seed
 
 
+def test_samplers(server):
+    plain = complete(server, "Once upon a time").choices[0]
+    assert plain.text.startswith(",")
+    assert "," not in complete(server, "Once upon a time", logit_bias={"28": -100}, max_tokens=1).choices[0].text
+    assert complete(server, "Once upon a time", logit_bias={"5": 0.0}).choices[0].text == plain.text
+    assert complete(server, "a", logit_bias={"82": 100}).choices[0].text == "b" * 8
+    # Penalties and DRY make a reply that repeats itself say more.
+    def distinct(**more):
+        choice = complete(server, "a a a a a a", max_tokens=30, logprobs=0, **more).choices[0]
+        return len(set(choice.logprobs.tokens))
+
+    alone = distinct()
+    assert distinct(presence_penalty=2, frequency_penalty=2) > alone
+    assert distinct(extra_body={"dry_multiplier": 5, "dry_allowed_length": 1, "dry_sequence_breakers": []}) > alone
+    # The same request gives the same text, with each sampler; without an end before min_tokens.
+    for more in ({"mirostat": 2, "mirostat_tau": 4}, {"mirostat": 1}, {"typical_p": 0.8, "top_n_sigma": 1.5},
+                 {"xtc_probability": 1, "xtc_threshold": 0.05, "min_tokens": 20}, {"dynatemp_range": 0.5},
+                 {"samplers": ["top_k", "temperature", "top_p"], "top_k": 30}):
+        args = dict(max_tokens=20, temperature=0.9, seed=7, extra_body=more)
+        one, two = (complete(server, "Once upon a time", **args) for _ in range(2))
+        assert one.choices[0].text == two.choices[0].text != plain.text
+        assert "min_tokens" not in more or one.usage.completion_tokens == 20
+    with pytest.raises(openai.BadRequestError) as e:
+        complete(server, "a", logit_bias={str(i): -100 for i in range(1025)})
+    assert e.value.param == "logit_bias"
+
+
 def test_eight_at_once_say_what_each_says_alone(server):
     def ask(i):
         return chat(server, messages=[{"role": "user", "content": f"Tell me about the number {i}."}],
@@ -215,8 +242,11 @@ def test_odd_characters(server):
     ({"max_tokens": 1 << 40}, "max_tokens"),
     ({"n": 0}, "n"),
     ({"stop": [""]}, "stop[0]"),
-    ({"presence_penalty": 1.0}, "presence_penalty"),
-    ({"logit_bias": {"5": 1}}, "logit_bias"),
+    ({"presence_penalty": 3.0}, "presence_penalty"),
+    ({"logit_bias": {"five": 1}}, "logit_bias"),
+    ({"logit_bias": {"99999999": 1}}, "logit_bias"),
+    ({"extra_body": {"mirostat": 2, "top_k": 40}}, "top_k"),
+    ({"extra_body": {"samplers": ["greedy"]}}, "samplers"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),

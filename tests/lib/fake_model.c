@@ -236,10 +236,12 @@ uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint3
         BUG("no memory for what to expect");
     memcpy(ids, rq->prompt, rq->prompt_n * sizeof *ids);
     uint32_t n = 0;
+    struct sample_state sample;
+    sample_state_begin(&sample, &rq->sampling);
     while (n < max) {
         struct fake_state st = state_of(f, ids, ids, rq->prompt_n + n);
         logits_of(f, &st, logits);
-        if (sampler_choose(s, &rq->sampling, logits, ids, rq->prompt_n + n, n, &out[n], NULL))
+        if (sampler_choose(s, &rq->sampling, &sample, logits, ids, rq->prompt_n + n, n, &out[n], NULL))
             break;
         ids[rq->prompt_n + n] = out[n];
         if (out[n++] == FAKE_EOS && !rq->ignore_eos)

@@ -309,6 +309,122 @@ static void what_cannot_be_is_refused(void **state)
     assert_null(ffwd_start(engine, &p, NULL));
 }
 
+static void samplers_reach_the_engine(void **state)
+{
+    (void)state;
+    ffwd_params p = plain_params();
+    struct reply plain, other;
+    read_reply(start(&p), &plain);
+    /* A ban of the first id changes it; a bias of all others' favour brings one id alone. */
+    ffwd_bias bias[2] = {{plain.ids[0], -100}, {77, 100}};
+    p.logit_bias = bias;
+    p.logit_bias_n = 1;
+    read_reply(start(&p), &other);
+    for (size_t i = 0; i < other.n; i++)
+        assert_int_not_equal(other.ids[i], plain.ids[0]);
+    p.logit_bias_n = 2;
+    read_reply(start(&p), &other);
+    for (size_t i = 0; i < other.n; i++)
+        assert_int_equal(other.ids[i], 77);
+    /* Nothing comes twice when each time costs more than any logit is worth. */
+    p.presence_penalty = 2;
+    p.frequency_penalty = 2;
+    p.dry_multiplier = 100;
+    p.dry_allowed_length = 1;
+    p.logit_bias_n = 0;
+    p.max_tokens = 20;
+    read_reply(start(&p), &other);
+    for (size_t i = 0; i < other.n; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_int_not_equal(other.ids[i], other.ids[j]);
+    static const char *const steps[] = {"penalties", "dry", "temperature", "xtc", "typ_p"};
+    p.samplers = steps;
+    p.samplers_n = 5;
+    p.temperature = 1.5f;
+    p.xtc_probability = 0.5f;
+    p.typical_p = 0.8f;
+    p.min_tokens = 10;
+    read_reply(start(&p), &other);
+    assert_int_equal(other.n, 20);
+    p = plain_params();
+    p.temperature = 1;
+    p.mirostat = 2;
+    read_reply(start(&p), &other);
+    assert_int_equal(other.n, 20);
+}
+
+/* Each wrong value names its field. */
+static void samplers_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    ffwd_error err;
+#define WRONG(f, v, name)                           \
+    do {                                            \
+        ffwd_params p = plain_params();             \
+        p.temperature = 1;                          \
+        p.f = (v);                                  \
+        assert_null(ffwd_start(engine, &p, &err));  \
+        assert_int_equal(err.code, FFWD_ARGUMENT);  \
+        assert_string_equal(err.field, name);       \
+    } while (0)
+    WRONG(presence_penalty, 3, "presence_penalty");
+    WRONG(frequency_penalty, -3, "frequency_penalty");
+    WRONG(dry_multiplier, -1, "dry_multiplier");
+    WRONG(dry_base, 0.5f, "dry_base");
+    WRONG(dry_allowed_length, 0, "dry_allowed_length");
+    WRONG(top_n_sigma, -1, "top_n_sigma");
+    WRONG(typical_p, 0, "typical_p");
+    WRONG(xtc_probability, 2, "xtc_probability");
+    WRONG(xtc_threshold, -1, "xtc_threshold");
+    WRONG(dynatemp_range, -1, "dynatemp_range");
+    WRONG(dynatemp_exponent, -1, "dynatemp_exponent");
+    WRONG(mirostat, 3, "mirostat");
+    WRONG(mirostat_tau, -1, "mirostat_tau");
+    WRONG(mirostat_eta, 2, "mirostat_eta");
+    WRONG(min_tokens, 21, "min_tokens");
+    ffwd_bias bias[] = {{TINY_VOCAB, 1}};
+    ffwd_params p = plain_params();
+    p.logit_bias = bias;
+    for (size_t n = 1; n < 1u << 20; n = n == 1 ? 1025 : n << 9) {
+        p.logit_bias_n = n;
+        assert_null(ffwd_start(engine, &p, &err));
+        assert_string_equal(err.field, "logit_bias");
+    }
+    static const char *const steps[] = {"greedy"}, *const none[] = {""};
+    p = plain_params();
+    p.samplers = steps;
+    p.samplers_n = 1;
+    assert_null(ffwd_start(engine, &p, &err));
+    assert_string_equal(err.field, "samplers");
+    p = plain_params();
+    p.dry_multiplier = 1;
+    p.dry_breakers = none;
+    p.dry_breakers_n = 1;
+    assert_null(ffwd_start(engine, &p, &err));
+    assert_string_equal(err.field, "dry_sequence_breakers");
+}
+
+/* Every id banned: the request fails with the field's name, and the next one is served. */
+static void a_ban_of_everything_fails(void **state)
+{
+    (void)state;
+    ffwd_bias bias[TINY_VOCAB];
+    ffwd_params p = plain_params();
+    struct reply r;
+    for (int32_t i = 0; i < TINY_VOCAB; i++)
+        bias[i] = (ffwd_bias){i, -100};
+    p.logit_bias = bias;
+    p.logit_bias_n = TINY_VOCAB;
+    read_reply(start(&p), &r);
+    assert_int_equal(r.result.finish, FFWD_FAILED);
+    assert_int_equal(r.result.error.code, FFWD_ARGUMENT);
+    assert_string_equal(r.result.error.field, "logit_bias");
+    p.logit_bias_n--;
+    read_reply(start(&p), &r);
+    for (size_t i = 0; i < r.n; i++)
+        assert_int_equal(r.ids[i], TINY_VOCAB - 1);
+}
+
 static void a_stop_text_ends_the_reply(void **state)
 {
     (void)state;
@@ -378,6 +494,9 @@ int main(void)
         cmocka_unit_test(company_changes_nothing),
         cmocka_unit_test(a_cancelled_request_ends),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(samplers_reach_the_engine),
+        cmocka_unit_test(samplers_out_of_range_are_refused),
+        cmocka_unit_test(a_ban_of_everything_fails),
         cmocka_unit_test(a_stop_text_ends_the_reply),
         cmocka_unit_test(threads_may_share_an_engine),
         cmocka_unit_test(waiting_can_be_bounded),

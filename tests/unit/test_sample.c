@@ -21,7 +21,9 @@ static struct sampler *make(uint32_t vocab)
 static tok_id choose(struct sampler *s, const struct sample_params *p, const float *l, uint32_t position)
 {
     tok_id id = -1;
-    assert_int_equal(sampler_choose(s, p, l, NULL, 0, position, &id, NULL), ST_OK);
+    struct sample_state st;
+    sample_state_begin(&st, p);
+    assert_int_equal(sampler_choose(s, p, &st, l, NULL, 0, position, &id, NULL), ST_OK);
     return id;
 }
 
@@ -38,12 +40,12 @@ static void test_ranges(void **state)
     (void)state;
     struct err e;
     struct sample_params p = sample_defaults();
-    assert_int_equal(sample_check(&p, &e), ST_OK);
+    assert_int_equal(sample_check(&p, 8, &e), ST_OK);
 #define BAD(f, v)                                          \
     do {                                                   \
         p = sample_defaults();                             \
         p.f = (v);                                         \
-        assert_int_equal(sample_check(&p, &e), ST_ARGUMENT); \
+        assert_int_equal(sample_check(&p, 8, &e), ST_ARGUMENT); \
         assert_string_equal(e.field, #f);                  \
     } while (0)
     BAD(temperature, -0.1f);
@@ -158,6 +160,9 @@ static void test_top_p(void **state)
     struct sample_params p = sample_defaults();
     p.temperature = 1;
     p.top_k = 3;
+    p.order[0] = SAMPLE_TOP_K;
+    p.order[1] = SAMPLE_TOP_P;
+    p.order_n = 2;
     p.top_p = (float)((all[1] + all[4]) / (all[1] + all[4] + all[3]) - 0.01);
     expect(want, 1, 2);
     check_distribution(&p, eight, want, 8);
@@ -272,7 +277,7 @@ static void test_extreme_temperatures(void **state)
     static const float tiny[] = {1e-40f, 1e-30f, 1e-10f, 1e-3f};
     for (int i = 0; i < 4; i++) {
         p.temperature = tiny[i];
-        assert_int_equal(sample_check(&p, NULL), ST_OK);
+        assert_int_equal(sample_check(&p, N, NULL), ST_OK);
         for (uint32_t k = 0; k < 20; k++)
             assert_int_equal(choose(s, &p, l, k), 8);
     }
@@ -291,24 +296,24 @@ static void test_penalty(void **state)
     const tok_id history[] = {5, 3, 0, 0, 0};
     tok_id id;
     p.repetition_penalty = 1.5f; /* id 0, thrice in the history, is penalised once: 1.33 < 1.9 */
-    assert_int_equal(sampler_choose(s, &p, l, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 1);
     p.repetition_penalty = 1.05f; /* 1.905 > 1.9 only if applied once */
-    assert_int_equal(sampler_choose(s, &p, l, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     p.repetition_penalty = 2.0f;
     p.penalty_last = 2; /* only id 0 */
     const float l2[6] = {2.0f, 0.5f, -1.0f, 0.5f, 0.0f, 1.2f};
-    assert_int_equal(sampler_choose(s, &p, l2, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l2, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 5);
     p.penalty_last = 0; /* 5 too */
-    assert_int_equal(sampler_choose(s, &p, l2, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l2, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     const float negative[6] = {-1.0f, -1.5f, -9.0f, -9.0f, -9.0f, -9.0f};
-    assert_int_equal(sampler_choose(s, &p, negative, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, negative, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 1); /* negative logits are multiplied: -2 */
     const tok_id odd[] = {-1, 6, 1 << 30};
-    assert_int_equal(sampler_choose(s, &p, l, odd, 3, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, odd, 3, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     /* The logits were not changed, and nothing is remembered from one call to the next. */
     assert_int_equal(choose(s, &p, negative, 0), 0);
@@ -324,10 +329,10 @@ static void test_penalty_cannot_overflow(void **state)
     const tok_id history[] = {0, 1};
     tok_id id;
     p.repetition_penalty = 0.01f;
-    assert_int_equal(sampler_choose(s, &p, l, history, 2, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 2, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     p.temperature = 1;
-    assert_int_equal(sampler_choose(s, &p, l, history, 2, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 2, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     sampler_free(s);
 }
@@ -347,7 +352,7 @@ static void test_non_finite(void **state)
                 struct err e;
                 tok_id id;
                 l[at] = bad[b];
-                assert_int_equal(sampler_choose(s, &p, l, NULL, 0, 4, &id, &e), ST_STEP_FAILED);
+                assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, 0, 4, &id, &e), ST_STEP_FAILED);
                 l[at] = 0;
             }
     }

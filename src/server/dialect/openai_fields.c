@@ -41,9 +41,6 @@ enum status openai_refuse_fields(const json_t *root, const struct openai_refused
 }
 
 static const struct openai_refused refused[] = {
-    {"frequency_penalty", NEUTRAL_ZERO},
-    {"presence_penalty", NEUTRAL_ZERO},
-    {"logit_bias", NEUTRAL_EMPTY},
     /* extensions of other servers that constrain the reply */
     {"allowed_token_ids", NEUTRAL_NULL},
     {"bad_words", NEUTRAL_EMPTY},
@@ -55,73 +52,19 @@ static const struct openai_refused refused[] = {
     {"guided_choice", NEUTRAL_NULL},
     {"guided_grammar", NEUTRAL_NULL},
     {"logits_processors", NEUTRAL_EMPTY},
-    {"min_new_tokens", NEUTRAL_ZERO},
-    {"min_tokens", NEUTRAL_ZERO},
     {"regex", NEUTRAL_NULL},
     {"stop_regex", NEUTRAL_EMPTY},
     {"stop_token_ids", NEUTRAL_EMPTY},
     {"structural_tag", NEUTRAL_NULL},
     {"structured_outputs", NEUTRAL_NULL},
     /* and those that choose its tokens in another way, or would show in it */
-    {"dry_multiplier", NEUTRAL_ZERO},
-    {"dynatemp_range", NEUTRAL_ZERO},
     {"include_stop_str_in_output", NEUTRAL_FALSE},
     {"length_penalty", NEUTRAL_ONE},
-    {"mirostat", NEUTRAL_ZERO},
     {"prompt_logprobs", NEUTRAL_NULL},
-    {"repeat_penalty", NEUTRAL_ONE},
     {"truncate_prompt_tokens", NEUTRAL_NULL},
-    {"typical_p", NEUTRAL_ONE},
     {"use_beam_search", NEUTRAL_FALSE},
-    {"xtc_probability", NEUTRAL_ZERO},
     {NULL, NEUTRAL_NULL},
 };
-
-/* ---- sampling ---- */
-
-struct range {
-    const char *name;
-    double lo, hi;
-    bool lo_open, hi_open;
-};
-
-static enum status parse_range(const json_t *root, const struct range *r, float *v, struct err *e)
-{
-    double x = *v;
-    TRY(http_get_number(root, r->name, &x, e));
-    bool low = r->lo_open ? x <= r->lo : x < r->lo;
-    bool high = r->hi_open ? x >= r->hi : x > r->hi;
-    if (low || high || x != x)
-        return err_set(e, ST_ARGUMENT, r->name, "%s must be %s %g and %s %g", r->name,
-                       r->lo_open ? "above" : "at least", r->lo, r->hi_open ? "below" : "at most", r->hi);
-    float f = (float)x;
-    /* The nearest float may lie on the border that is excluded. */
-    if (r->lo_open && f <= (float)r->lo)
-        f = 1e-30f;
-    if (r->hi_open && f >= (float)r->hi)
-        f = (float)r->hi - 6e-8f;
-    *v = f;
-    return ST_OK;
-}
-
-static enum status parse_sampling(const json_t *root, struct sample_params *s, struct err *e)
-{
-    static const struct range temperature = {"temperature", 0, 100, false, false};
-    static const struct range top_p = {"top_p", 0, 1, true, false};
-    static const struct range min_p = {"min_p", 0, 1, false, true};
-    static const struct range penalty = {"repetition_penalty", 0, 100, true, false};
-    int64_t top_k = 0, seed = -1;
-    TRY(parse_range(root, &temperature, &s->temperature, e));
-    TRY(parse_range(root, &top_p, &s->top_p, e));
-    TRY(parse_range(root, &min_p, &s->min_p, e));
-    TRY(parse_range(root, &penalty, &s->repetition_penalty, e));
-    TRY(http_get_int(root, "top_k", -1, INT32_MAX, &top_k, e)); /* -1 = off, as elsewhere */
-    TRY(http_get_int(root, "seed", INT64_MIN, INT64_MAX, &seed, e));
-    s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
-    /* No seed, null and llama.cpp's -1 mean a fresh one, small enough to survive a client that reads numbers as doubles. */
-    s->seed = seed == -1 ? server_random(53) : (uint64_t)seed;
-    return ST_OK;
-}
 
 /* ---- limits ---- */
 
@@ -185,8 +128,8 @@ enum status openai_parse_common(const json_t *root, struct reply_job *job, struc
 {
     int64_t n = 1;
     TRY(openai_refuse_fields(root, refused, e));
-    TRY(parse_sampling(root, &job->sampling, e));
     TRY(parse_max_tokens(root, job, e));
+    TRY(openai_parse_sampling(root, job, e));
     TRY(parse_stops(root, job, e));
     TRY(parse_stream(root, job, e));
     TRY(http_get_int(root, "n", 1, LIMIT_PARTS, &n, e));

@@ -1,10 +1,10 @@
-/* openai_fields: refusing fields by a table. */
+/* openai_fields: refusing fields by a table, and the parts of what chat and completions have in common. */
 #ifndef SERVER_DIALECT_OPENAI_FIELDS_H
 #define SERVER_DIALECT_OPENAI_FIELDS_H
 
 #include <jansson.h>
 
-#include "base/base.h"
+#include "server/reply.h"
 
 /* The value with which a field asks for nothing; null always does. */
 enum openai_neutral { NEUTRAL_NULL, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FALSE, NEUTRAL_EMPTY };
@@ -16,5 +16,8 @@ struct openai_refused {
 
 /* ST_UNSUPPORTED naming the first field of the table that asks for something. */
 MUST_CHECK enum status openai_refuse_fields(const json_t *root, const struct openai_refused *list, struct err *e);
+
+/* How tokens are chosen (openai_sampling.c); after max_tokens. */
+MUST_CHECK enum status openai_parse_sampling(const json_t *root, struct reply_job *job, struct err *e);
 
 #endif
