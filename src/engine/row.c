@@ -46,6 +46,7 @@ static struct plan make_plan(const struct engine *en, const struct row *r)
         .prompt_logprobs = r->prompt_logprobs,
         .no_prefix_cache = r->no_prefix_cache,
         .logprobs = r->logprobs,
+        .needs_dist = sample_needs_dist(&r->sampling),
     };
     const struct plan_means means = {.prefix_cache = en->tree};
     return plan_make(&facts, &means);

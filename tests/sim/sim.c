@@ -97,6 +97,28 @@ static void make_prompt(struct client *c, uint32_t n)
     c->rq.prompt_n = n;
 }
 
+/* Greedy, plain, and those that look back or carry something from position to position. */
+static void make_sampling(struct sample_params *p)
+{
+    if (chance(50))
+        return;
+    p->temperature = 0.5f + (float)any(10) * 0.1f;
+    p->seed = any(1000);
+    if (chance(20)) {
+        p->mirostat = 1 + any(2);
+        p->mirostat_tau = 3;
+        p->mirostat_eta = 0.1f;
+    } else if (chance(50)) {
+        p->top_p = 0.9f;
+        p->top_k = any(40);
+    }
+    if (chance(30)) {
+        p->repetition_penalty = 1.2f;
+        p->frequency_penalty = 0.3f;
+        p->penalty_last = any(30);
+    }
+}
+
 static void make_request(struct client *c, uint32_t context)
 {
     static const char *const stops[] = {"q", "ab", "xyz", "na"};
@@ -106,8 +128,7 @@ static void make_request(struct client *c, uint32_t context)
     memset(c, 0, sizeof *c);
     c->rq = client_request(NULL, 0, chance(10) ? 0 : 1 + any(context - n));
     make_prompt(c, n);
-    if (chance(50))
-        c->rq.sampling = (struct sample_params){.temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = any(1000)};
+    make_sampling(&c->rq.sampling);
     c->rq.ignore_eos = chance(20);
     if (chance(30)) {
         c->stop.s = stops[any(4)];
