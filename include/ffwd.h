@@ -71,6 +71,8 @@ typedef struct ffwd_options {
     uint32_t rows;      /* requests that run at the same time; 0 = 8 */
     uint64_t kv_budget; /* bytes for keys and values; 0 = from free memory */
     int kv_f32;         /* keys and values as 32-bit floats instead of 16-bit */
+    uint32_t itl_ms;    /* how long a step may take while requests decode: prompts of others are cut to fit; 0 = 50 */
+    int no_prefix_cache; /* nothing is reused between requests */
 } ffwd_options;
 
 /* Everything at its default. Call it before setting members: later versions may add some. */
@@ -159,6 +161,12 @@ typedef struct ffwd_params {
     const char *const *samplers; /* the order of "penalties", "dry", "top_n_sigma", "top_p", "min_p", "typ_p", "xtc", */
     size_t samplers_n;        /* "top_k", "temperature"; 0 = this one. What is set but left out is an error */
     uint32_t min_tokens;      /* no end token before this many */
+
+    /* How it is served. */
+    int32_t priority;         /* lower goes first, [-100, 100]; 0 is usual */
+    uint32_t deadline_ms;     /* from here to the end, else it fails with FFWD_DEADLINE; 0 = none */
+    const void *cache_salt;   /* prefixes are shared only between requests of equal salts; NULL = the common one */
+    size_t cache_salt_n;      /* bytes, at most 256 */
 } ffwd_params;
 
 void ffwd_params_init(ffwd_params *p);
@@ -194,6 +202,7 @@ typedef struct ffwd_result {
     ffwd_error error; /* code FFWD_OK unless finish is FFWD_FAILED or FFWD_ABORTED */
     uint32_t prompt_tokens, completion_tokens, cached_tokens;
     double prefill_seconds, decode_seconds;
+    int kv_exhausted; /* FFWD_LENGTH because memory for keys and values ran out, not because of a limit */
 } ffwd_result;
 
 /* Gives the request up, cancelling it if it still runs, and frees it. `out` may be NULL. NULL request is fine. */

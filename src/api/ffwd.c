@@ -81,7 +81,9 @@ static enum status open_engine(ffwd_engine *en, const char *path, const ffwd_opt
                               .kv_format = o->kv_f32 ? KERN_KV_F32 : KERN_KV_F16,
                               .context = o->context,
                               .rows = o->rows,
-                              .kv_budget = o->kv_budget};
+                              .kv_budget = o->kv_budget,
+                              .itl_ms = o->itl_ms,
+                              .no_prefix_cache = o->no_prefix_cache != 0};
     return engine_new(&en->engine, &c, e);
 }
 
@@ -295,7 +297,11 @@ static enum status submit(ffwd_request *rq, const struct tok *tok, const ffwd_pa
                         .stops_n = (uint32_t)p->stop_n,
                         .ignore_eos = p->ignore_eos != 0,
                         .keep_special = p->special != 0,
-                        .logprobs = p->logprobs != 0};
+                        .logprobs = p->logprobs != 0,
+                        .priority = p->priority,
+                        .deadline_ms = p->deadline_ms,
+                        .salt = p->cache_salt,
+                        .salt_n = p->cache_salt ? p->cache_salt_n : 0};
     struct api_sets sets;
     TRY(fill_sampling(&r.sampling, p, e));
     enum status st = api_sets_init(&sets, tok, p->dry_breakers, p->dry_breakers_n, &r.sampling, e);
@@ -366,7 +372,8 @@ static void take_result(ffwd_request *rq, ffwd_result *out)
                          .completion_tokens = r.usage.completion_tokens,
                          .cached_tokens = r.usage.cached_tokens,
                          .prefill_seconds = r.usage.prefill_s,
-                         .decode_seconds = r.usage.decode_s};
+                         .decode_seconds = r.usage.decode_s,
+                         .kv_exhausted = r.kv_exhausted};
     give_error(&out->error, &r.err);
 }
 

@@ -481,6 +481,53 @@ static void waiting_can_be_bounded(void **state)
     ffwd_finish(rq, NULL);
 }
 
+/* --- how it is served ------------------------------------------------------------------------------------------------ */
+
+static void salts_keep_prefixes_apart(void **state)
+{
+    (void)state;
+    struct reply r;
+    int32_t long_prompt[70];
+    for (int i = 0; i < 70; i++)
+        long_prompt[i] = 30 + i;
+    static const char *const salts[] = {"tenant a", "tenant a", "tenant b"};
+    static const unsigned cached[] = {0, 69, 0};
+    for (int i = 0; i < 3; i++) {
+        ffwd_params p;
+        ffwd_params_init(&p);
+        p.prompt = long_prompt;
+        p.prompt_n = 70;
+        p.max_tokens = 3;
+        p.ignore_eos = 1;
+        p.cache_salt = salts[i];
+        p.cache_salt_n = 8;
+        p.priority = i - 1;
+        read_reply(start(&p), &r);
+        assert_int_equal(r.result.cached_tokens, cached[i]);
+        assert_false(r.result.kv_exhausted);
+    }
+}
+
+static void deadlines_and_priorities_are_checked(void **state)
+{
+    (void)state;
+    ffwd_error err;
+    ffwd_params p = plain_params();
+    p.priority = 101;
+    assert_null(ffwd_start(engine, &p, &err));
+    assert_int_equal(err.code, FFWD_ARGUMENT);
+    assert_string_equal(err.field, "priority");
+    p.priority = 0;
+    p.cache_salt = "x";
+    p.cache_salt_n = 257;
+    assert_null(ffwd_start(engine, &p, &err));
+    assert_string_equal(err.field, "cache_salt");
+    p.cache_salt = NULL;
+    p.deadline_ms = UINT32_MAX;
+    assert_null(ffwd_start(engine, &p, &err));
+    assert_string_equal(err.field, "deadline_ms");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +547,8 @@ int main(void)
         cmocka_unit_test(a_stop_text_ends_the_reply),
         cmocka_unit_test(threads_may_share_an_engine),
         cmocka_unit_test(waiting_can_be_bounded),
+        cmocka_unit_test(salts_keep_prefixes_apart),
+        cmocka_unit_test(deadlines_and_priorities_are_checked),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
