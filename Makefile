@@ -40,10 +40,12 @@ CSTD := -std=c11 -D_GNU_SOURCE -pthread -ffp-contract=off -fno-math-errno -ffunc
 INC  := -Isrc -Ishim -Iinclude
 HARD := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 OPT  ?= -O2
+# SAN=1: AddressSanitizer and UndefinedBehaviorSanitizer. SAN=thread: ThreadSanitizer.
 ifdef SAN
 HARD :=
 OPT  := -O1
-SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANFLAGS := $(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=all) \
+            -fno-omit-frame-pointer
 endif
 ALLFLAGS = $(CSTD) $(INC) $(OPT) -g $(WARN) $(HARD) $(SANFLAGS) $(CFLAGS)
 
@@ -126,16 +128,18 @@ $(PROGRAM): $(call obj,src/cli/main.c) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LI
 # ---------------------------------------------------------------------------------------------------------- tests
 # tests/unit/test_*.c: one cmocka program each. tests/kern/*.c: one program that compares every kernel with `ref`; it
 # also holds the AVX-512 sources compiled against SIMDe's emulation, for machines that lack the instructions.
+# tests/matrix/*.c: one program that runs a request through the engine in every way that must not change its bits.
 
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
 TEST_LIB := $(BUILD)/libtests.a
 KERN_SRC := $(sort $(wildcard tests/kern/*.c))
 KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
+MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/*.c)))
 
-tests: $(UNIT) $(KERN) $(EXAMPLES) ## builds the test programs without running them
+tests: $(UNIT) $(KERN) $(MATRIX) $(EXAMPLES) ## builds the test programs without running them
 
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
 	@mkdir -p $(@D)
@@ -151,6 +155,11 @@ $(BUILD)/tests/kern_check: $(call obj,$(KERN_SRC)) $(EMU_OBJ) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	@$(LINK) $(LIBS_LIB)
+
+$(BUILD)/tests/matrix: $(call obj,$(sort $(wildcard tests/matrix/*.c))) $(TEST_LIB) $(LIB) $(SHIM_LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS)
 
 # Examples see what an application sees: the public header and the libraries.
 $(BUILD)/examples/%: examples/%.c include/ffwd.h $(LIB) $(SHIM_LIB)
