@@ -1,7 +1,9 @@
 /*
  * matrix: law L1 through the whole engine.
  *
- *     matrix [--full | --pairwise] [--ref N] MODEL…      options count for the models after them
+ *     matrix [--pairwise | --best | --full] [--prompt N] [--ref N] MODEL…
+ *
+ * Options count for the models after them.
  *
  * A MODEL is a GGUF file, or the name of a tiny random one (tests/lib/tiny.h), or `tiny` for all of those. For each, one
  * request is run alone, cold, in one chunk, on one thread; its ids and the hash of the logits behind each of them are
@@ -17,8 +19,10 @@
  * Who is "alone" and put back has one neighbour, the one that takes its blocks. A run that did not do what its way says
  * (nobody beside it, nothing put back, nothing cached) fails.
  *
- * --full runs the product. --pairwise runs a cover: any two values of any two factors meet in some run (cover.h). ref is
- * slow: it is a level only of the tiny models; of others it does N tokens, prompt included, in one run more (--ref).
+ * --full runs the product. --pairwise runs a cover: any two values of any two factors meet in some run (cover.h). --best
+ * runs the product on the fastest level, and on each other one a cover of the rest. ref is slow: it is a level only of
+ * the tiny models; of others it does N tokens, prompt included, in one run more (--ref). --prompt: how many ids the
+ * request has, 6 less than a multiple of 32.
  *
  * Beside the product, for each model and level, two cases by name: CC6 (the same seed, the same text under any load) and
  * PC6 (nothing is left of a recycled slot's last user).
@@ -44,13 +48,15 @@ static const char *const past_names[PASTS] = {"cold", "warm", "warm in part", "p
 static const char *const sampling_names[SAMPLINGS] = {"greedy", "seeded"};
 static const char *const level_names[KERN_LEVELS] = {"ref", "avx2", "avx512"};
 
-/* Blocks of 32 values everywhere; those of 256 where the widths allow it. */
+/* In the order of tiny_families. Q4_K and Q6_K need widths of 256; F32 and F16 are slow on ref. */
 static const enum tiny_type types[TINY_FAMILIES] = {TINY_Q8_0, TINY_Q4_1, TINY_F32,  TINY_Q4_0, TINY_Q5_0,
-                                                    TINY_Q4_K, TINY_BF16, TINY_Q5_1, TINY_F16,  TINY_Q6_K};
+                                                    TINY_Q4_K, TINY_F16, TINY_Q5_1, TINY_Q8_0, TINY_Q6_K};
+
+enum mode { MODE_PAIRWISE, MODE_BEST, MODE_FULL };
 
 static struct {
-    bool full;
-    uint32_t ref_tokens;
+    enum mode mode;
+    uint32_t prompt, ref_tokens; /* 0 = as fits the model; none */
 } options;
 
 static uint32_t passed, failed, combinations;
@@ -125,26 +131,40 @@ static void expect(struct scene *s, struct subject *m)
     }
 }
 
+/* The combinations of `c` whose level is `level`, on level l. */
+static void run_cover(struct scene *s, const struct subject *m, uint32_t l, const struct cover *c, uint32_t level)
+{
+    if (cover_missing(c))
+        BUG("%u pairs are not covered", cover_missing(c));
+    for (uint32_t i = 0; i < c->n; i++) {
+        const uint8_t *at = c->at[i];
+        const struct way way = {.company = at[FACTOR_COMPANY], .chunk = chunks[at[FACTOR_CHUNK]],
+                                .threads = at[FACTOR_THREADS] + 1, .past = at[FACTOR_PAST],
+                                .sampling = at[FACTOR_SAMPLING]};
+        if (at[FACTOR_LEVEL] == level)
+            run_way(s, m, m->level[l], &way);
+    }
+}
+
 static void run_levels(struct subject *m)
 {
-    static struct cover c;
-    const uint32_t values[FACTORS] = {m->levels, COMPANIES, CHUNKS, SCENE_THREADS, PASTS, SAMPLINGS};
-    if (options.full)
-        cover_full(&c, values, FACTORS);
+    static struct cover all, rest;
+    uint32_t values[FACTORS] = {m->levels, COMPANIES, CHUNKS, SCENE_THREADS, PASTS, SAMPLINGS};
+    if (options.mode == MODE_PAIRWISE)
+        cover_pairs(&all, values, FACTORS);
     else
-        cover_pairs(&c, values, FACTORS);
-    if (cover_missing(&c))
-        BUG("%u pairs are not covered", cover_missing(&c));
+        cover_full(&all, values, FACTORS);
+    values[FACTOR_LEVEL] = 1;
+    cover_pairs(&rest, values, FACTORS);
     for (uint32_t l = 0; l < m->levels; l++) {
         struct scene s;
         open_level(&s, m, m->level[l]);
         if (!l)
             expect(&s, m);
-        for (uint32_t i = 0; i < c.n; i++)
-            if (c.at[i][FACTOR_LEVEL] == l)
-                run_way(&s, m, m->level[l],
-                        &(struct way){c.at[i][FACTOR_COMPANY], chunks[c.at[i][FACTOR_CHUNK]],
-                                      c.at[i][FACTOR_THREADS] + 1, c.at[i][FACTOR_PAST], c.at[i][FACTOR_SAMPLING]});
+        if (options.mode == MODE_BEST && l + 1 < m->levels)
+            run_cover(&s, m, l, &rest, 0);
+        else
+            run_cover(&s, m, l, &all, l);
         run_cases(&s, m, m->level[l]);
         scene_release(&s);
     }
@@ -171,8 +191,8 @@ static void run_ref(const struct subject *m)
 static void run_model(const char *name, const char *path, bool tiny, uint32_t context)
 {
     struct subject m = {.name = name, .path = path, .tiny = tiny};
-    /* Crosses a block's edge after six tokens: 64, or 96. */
-    m.scale = tiny && context >= 256 ? (struct scale){90, 12} : (struct scale){58, 12};
+    /* A block's edge is crossed after six tokens: 64, unless --prompt says another. */
+    m.scale = (struct scale){options.prompt && options.prompt + 50 <= context ? options.prompt : 58, 12};
     if (tiny)
         m.level[m.levels++] = KERN_REF;
     for (uint32_t level = 1; level < LEVELS; level++)
@@ -204,7 +224,7 @@ static void run_named(const char *name)
     bool all = !strcmp(name, "tiny"), file = strchr(name, '/') != NULL;
     const char *slash = strrchr(name, '/');
     if (file)
-        run_model(slash + 1, name, false, 0);
+        run_model(slash + 1, name, false, UINT32_MAX);
     else if (!all)
         run_tiny(name);
     for (uint32_t i = 0; i < TINY_FAMILIES && all; i++)
@@ -227,18 +247,36 @@ static void say_levels(void)
     printf("\n%u passed, %u failed\n", passed, failed);
 }
 
+static bool take_number(int argc, char **argv, int *i, const char *name, uint32_t *out)
+{
+    if (strcmp(argv[*i], name) != 0 || *i + 1 == argc)
+        return false;
+    *out = (uint32_t)strtoul(argv[++*i], NULL, 10);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    static const char *const modes[] = {"--pairwise", "--best", "--full"};
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--full") || !strcmp(argv[i], "--pairwise"))
-            options.full = argv[i][2] == 'f';
-        else if (!strcmp(argv[i], "--ref") && i + 1 < argc)
-            options.ref_tokens = (uint32_t)strtoul(argv[++i], NULL, 10);
+        if (take_number(argc, argv, &i, "--prompt", &options.prompt)
+            || take_number(argc, argv, &i, "--ref", &options.ref_tokens))
+            continue;
+        if (options.prompt && !scene_prompt_fits(options.prompt)) {
+            fprintf(stderr, "matrix: --prompt must be a multiple of %u plus %u, not %u\n", KV_BLOCK, SCENE_BEFORE_EDGE,
+                    options.prompt);
+            return 2;
+        }
+        int mode = 0;
+        while (mode < 3 && strcmp(argv[i], modes[mode]) != 0)
+            mode++;
+        if (mode < 3)
+            options.mode = (enum mode)mode;
         else
             run_named(argv[i]);
     }
     if (!combinations) {
-        fprintf(stderr, "usage: matrix [--full | --pairwise] [--ref N] MODEL...\n");
+        fprintf(stderr, "usage: matrix [--pairwise | --best | --full] [--prompt N] [--ref N] MODEL...\n");
         return 2;
     }
     say_levels();

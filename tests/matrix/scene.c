@@ -180,7 +180,8 @@ static const char *check_exercised(void)
         return SAY("not exercised: all %u tokens were cached", cached);
     if (w->longest > way->chunk)
         return SAY("a span of %u ids", w->longest);
-    if (way->past == PAST_COLD && way->company == COMPANY_ALONE && w->longest != (prompt < way->chunk ? prompt : way->chunk))
+    uint32_t whole = prompt < way->chunk ? prompt : way->chunk;
+    if (way->past == PAST_COLD && way->company == COMPANY_ALONE && w->longest != whole)
         return SAY("not exercised: its longest span had %u ids", w->longest);
     if (way->company == COMPANY_BATCH ? w->beside < 4 : w->beside > is_put_back(way->past))
         return SAY("not exercised: at most %u others in one step", w->beside);
@@ -225,8 +226,8 @@ static void play_batch(const struct request *rq, request_id *id)
     watch_go(&run.watch);
 }
 
-/* The others are older. All cross the next block's edge a few tokens on, and one block is missing. While the request under test is away, two of them
- * leave (or the only one), which lets it come back, and three others join behind it. */
+/* The others are older. All cross the next block's edge a few tokens on, and one block is missing. While the request
+ * under test is away, two of them leave (or the only one), which lets it come back, and three others join behind it. */
 static void play_put_back(const struct request *rq, request_id *id)
 {
     uint32_t p = run.s->scale.prompt;
@@ -376,12 +377,17 @@ const char *scene_differs(const struct outcome *want, const struct outcome *got)
     return want->n != got->n || want->text != got->text ? SAY("another text") : NULL;
 }
 
+bool scene_prompt_fits(uint32_t prompt)
+{
+    return prompt > KV_BLOCK && prompt <= LONGEST && prompt % KV_BLOCK == SCENE_BEFORE_EDGE;
+}
+
 /* --- the model ------------------------------------------------------------------------------------------------------- */
 
 enum status scene_init(struct scene *s, const char *path, struct scale scale, struct err *e)
 {
     *s = (struct scene){.scale = scale};
-    if (scale.prompt > LONGEST / 2 || scale.tokens > WATCH_TOKENS || scale.prompt < 1 || scale.tokens < 1)
+    if (scale.prompt > LONGEST || scale.tokens > WATCH_TOKENS || scale.prompt < 1 || scale.tokens < 1)
         BUG("a scene of %u and %u tokens", scale.prompt, scale.tokens);
     const struct api_open o = {.path = path, .want = API_MODEL | API_TOK, .threads = 2};
     TRY(api_open(&s->model, &o, e));

@@ -36,6 +36,10 @@ struct scale {
     uint32_t prompt, tokens;
 };
 
+/* A prompt ends so many positions after a block's edge that the next edge is crossed six tokens into the reply. */
+#define SCENE_BEFORE_EDGE (KV_BLOCK - 6u)
+bool scene_prompt_fits(uint32_t prompt);
+
 #define SCENE_THREADS 2 /* most threads of a way */
 
 /* A model on one kernel level, with a pool for each number of threads. */
