@@ -80,7 +80,7 @@ SHIM_SRC := $(wildcard shim/Cargo.toml shim/Cargo.lock shim/build.rs shim/src/*.
 SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
-.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan lint bench \
+.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan tsan lint bench \
         kern-bench format notices models install uninstall clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -134,6 +134,8 @@ UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/u
 TEST_LIB := $(BUILD)/libtests.a
 KERN_SRC := $(sort $(wildcard tests/kern/*.c))
 KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
+# Those with more than one thread, for `make tsan`.
+THREADED := test_base test_engine test_engine_many test_engine_cache test_server test_api test_serve
 MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))
@@ -182,12 +184,16 @@ test: setup-test ## everything a change has to pass, real models included
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) test
 test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
-test-long: setup-test ## hours rather than minutes (nothing yet)
+test-long: setup-test ## what takes longer: every combination of the invariance matrix
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
 test-clients: setup-test ## other projects' clients against the server (nothing yet)
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
 asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan
+# (Without address randomisation where that can be had: with much of it, gcc 12's runtime does not start.)
+tsan: setup-test ## the programs that have threads, under ThreadSanitizer
+	@$(MAKE) BUILD=build/tsan SAN=thread $(THREADED:%=build/tsan/tests/%) \
+	   && BUILD=build/tsan $$(setarch -R true 2>/dev/null && echo setarch -R) tools/run_tests.py tsan
 lint: ## format, warnings, folder table, headers alone, banned calls, sizes, symbol prefixes
 	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
 bench: setup-test ## measures and rewrites bench/RESULTS.md

@@ -210,7 +210,7 @@ static void play_batch(const struct request *rq, request_id *id)
     join(2, p - 25, 0);
     join(3, 33, 0);
     must_submit(rq, id);
-    stop_at(WATCH_TOKENS_CHOSEN, 3);
+    stop_at(WATCH_CHOSEN, 3);
     watch_go(&run.watch);
     if (!await_stop(*id, &reply))
         return;
@@ -218,7 +218,7 @@ static void play_batch(const struct request *rq, request_id *id)
     join(4, p / 2, 0);
     join(5, 2, 0);
     join(6, p, run.way->past == PAST_COLD ? 0 : 40); /* it shares a block with the request under test */
-    stop_at(WATCH_TOKENS_CHOSEN, 6);
+    stop_at(WATCH_CHOSEN, 6);
     watch_go(&run.watch);
     if (!await_stop(*id, &reply))
         return;
@@ -343,7 +343,7 @@ const char *scene_recycled(struct scene *s, enum sampling sampling, struct outco
     begin(s, &way, ((s->scale.prompt + REPLY) / KV_BLOCK + 2) * KV_BLOCK);
     for (uint32_t i = 0; i < OTHERS; i++) {
         if (i % 3 == 1)
-            stop_at(WATCH_STEP, 0);
+            stop_at(WATCH_STEP, 6); /* some tokens into its reply */
         join(i, s->scale.prompt - 3 * i, 0);
         if (i % 3 == 1) {
             await_stop(0, NULL);

@@ -70,11 +70,11 @@ static void see(struct watch *w, const struct model_span *spans, uint32_t n)
     w->away += !here && w->high;
 }
 
-static bool is_time(const struct watch *w)
+static bool is_time(struct watch *w)
 {
     switch (w->stop) {
-    case WATCH_STEP: return true;
-    case WATCH_TOKENS_CHOSEN: return w->heads >= w->count;
+    case WATCH_STEP: return w->count-- == 0;
+    case WATCH_CHOSEN: return w->heads >= w->count;
     case WATCH_AWAY: return w->away >= w->count;
     default: return false;
     }

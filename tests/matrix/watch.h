@@ -21,8 +21,8 @@
 
 enum watch_when {
     WATCH_NEVER,
-    WATCH_STEP,   /* at the next forward */
-    WATCH_TOKENS_CHOSEN, /* when the watched request has had `count` heads */
+    WATCH_STEP,   /* at the forward after the next `count` */
+    WATCH_CHOSEN, /* when the watched request has had `count` heads */
     WATCH_AWAY    /* when it had begun and `count` forwards went without it */
 };
 
