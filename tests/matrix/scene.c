@@ -11,7 +11,7 @@
 #define LONGEST 512u
 #define OTHERS 7u       /* with the request under test a batch of 8 */
 #define REPLY 48u       /* tokens of a neighbour: its ring of LIMIT_EVENTS never fills, though nobody reads it */
-#define PATIENCE_S 120  /* until an engine that says nothing is taken to hang */
+#define PATIENCE_S 600  /* until an engine that says nothing is taken to hang */
 
 /* Everything of the run under way. */
 struct run {
