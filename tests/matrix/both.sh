@@ -17,6 +17,6 @@ both() {
     for part in tiny real; do
         sed -n "s/^note: /note: $part models: /p; /^note: /!p" "$out/$part" | grep -v '^[0-9]* passed, [0-9]* failed$' || true
     done
-    cat "$out/tiny" "$out/real" | awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 } END { print p " passed, " f " failed" }'
+    cat "$out/tiny" "$out/real" | awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 } END { print p + 0 " passed, " f + 0 " failed" }'
     return "$status"
 }
