@@ -40,10 +40,12 @@ CSTD := -std=c11 -D_GNU_SOURCE -pthread -ffp-contract=off -fno-math-errno -ffunc
 INC  := -Isrc -Ishim -Iinclude
 HARD := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 OPT  ?= -O2
+# SAN=1: AddressSanitizer and UndefinedBehaviorSanitizer. SAN=thread: ThreadSanitizer.
 ifdef SAN
 HARD :=
 OPT  := -O1
-SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANFLAGS := $(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=all) \
+            -fno-omit-frame-pointer
 endif
 ALLFLAGS = $(CSTD) $(INC) $(OPT) -g $(WARN) $(HARD) $(SANFLAGS) $(CFLAGS)
 
@@ -78,7 +80,7 @@ SHIM_SRC := $(wildcard shim/Cargo.toml shim/Cargo.lock shim/build.rs shim/src/*.
 SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
-.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan lint bench \
+.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan tsan lint bench \
         bench-servers kern-bench format notices models install uninstall clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -126,17 +128,21 @@ $(PROGRAM): $(call obj,src/cli/main.c) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LI
 # ---------------------------------------------------------------------------------------------------------- tests
 # tests/unit/test_*.c: one cmocka program each. tests/kern/*.c: one program that compares every kernel with `ref`; it
 # also holds the AVX-512 sources compiled against SIMDe's emulation, for machines that lack the instructions.
+# tests/matrix/*.c: one program that runs a request through the engine in every way that must not change its bits.
 
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
 TEST_LIB := $(BUILD)/libtests.a
 KERN_SRC := $(sort $(wildcard tests/kern/*.c))
 KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
 SIM      := $(BUILD)/tests/sim
+# Those with more than one thread, for `make tsan`.
+THREADED := test_base test_engine test_engine_many test_engine_cache test_server test_api test_serve
+MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/*.c)))
 
-tests: $(UNIT) $(KERN) $(SIM) $(EXAMPLES) ## builds the test programs without running them
+tests: $(UNIT) $(KERN) $(SIM) $(MATRIX) $(EXAMPLES) ## builds the test programs without running them
 
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
 	@mkdir -p $(@D)
@@ -159,6 +165,11 @@ $(BUILD)/tests/sim: $(call obj,$(wildcard tests/sim/*.c)) $(TEST_LIB) $(LIB) $(S
 	@echo "  LINK  $@"
 	@$(LINK) $(LIBS_LIB) -ljansson
 
+$(BUILD)/tests/matrix: $(call obj,$(sort $(wildcard tests/matrix/*.c))) $(TEST_LIB) $(LIB) $(SHIM_LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS)
+
 # Examples see what an application sees: the public header and the libraries.
 $(BUILD)/examples/%: examples/%.c include/ffwd.h $(LIB) $(SHIM_LIB)
 	@mkdir -p $(@D)
@@ -180,12 +191,16 @@ test: setup-test ## everything a change has to pass, real models included
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) test
 test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
-test-long: setup-test ## minutes rather than seconds: load on the server
+test-long: setup-test ## the full invariance matrix, 10,000 simulated scenarios, load on the server
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
 test-clients: setup-test ## other projects' clients against the server (nothing yet)
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
 asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan
+# (Without address randomisation where that can be had: with much of it, gcc 12's runtime does not start.)
+tsan: setup-test ## the programs that have threads, under ThreadSanitizer
+	@$(MAKE) BUILD=build/tsan SAN=thread $(THREADED:%=build/tsan/tests/%) \
+	   && BUILD=build/tsan $$(setarch -R true 2>/dev/null && echo setarch -R) tools/run_tests.py tsan
 lint: ## format, warnings, folder table, headers alone, banned calls, sizes, symbol prefixes
 	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
 bench: setup-test ## measures and rewrites bench/RESULTS.md

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the test programs of one tier and adds up what they counted.
 
-    tools/run_tests.py unit|test|long|clients|asan
+    tools/run_tests.py unit|test|long|clients|asan|tsan
 
 A test program is a cmocka program, or anything else that exits 0 when all is well. One that closes with a line
 "N passed, N failed[, N skipped]" is counted by it, one without counts as one test. Output is shown only on failure,
@@ -45,7 +45,8 @@ def programs(tier):
         "test": lint + units + kern + scripts,
         "long": long,
         "clients": clients,
-        "asan": slow_units + kern,
+        "asan": slow_units + kern + [(p, 10 * MINUTE) for p in executable(BUILD + "/tests/sim")],
+        "tsan": slow_units,  # `make tsan` builds those with threads
     }[tier]
 
 
@@ -100,7 +101,7 @@ def run(program, timeout, env):
 
 def main():
     tier = sys.argv[1] if len(sys.argv) == 2 else ""
-    if tier not in ("unit", "test", "long", "clients", "asan"):
+    if tier not in ("unit", "test", "long", "clients", "asan", "tsan"):
         sys.exit(__doc__)
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     env, total, times = environment(), [0, 0, 0], []

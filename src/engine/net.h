@@ -36,6 +36,11 @@ struct engine_words {
     bool (*ends)(const void *ctx, tok_id id);
 };
 
+/* The network and the tokenizer of cfg->model and cfg->tok (without one, *words is zeroed). net->ctx goes to the engine,
+ * or back with net->release(). */
+MUST_CHECK enum status engine_net_model(struct engine_net *net, struct engine_words *words,
+                                        const struct engine_config *cfg, struct err *e);
+
 /* What only tests change. */
 struct engine_tuning {
     uint32_t stall_ms;  /* how long a full ring may stay unread; 0 = ENGINE_STALL_MS */

@@ -73,11 +73,12 @@ static bool words_ends(const void *ctx, tok_id id)
     return tok_is_eos(ctx, id);
 }
 
-enum status engine_new(struct engine **out, const struct engine_config *cfg, struct err *e)
+enum status engine_net_model(struct engine_net *net, struct engine_words *words, const struct engine_config *cfg,
+                             struct err *e)
 {
-    *out = NULL;
     const struct model_info *info = model_info(cfg->model);
-    struct engine_net net = {
+    *words = (struct engine_words){0};
+    *net = (struct engine_net){
         .vocab = info->vocab,
         .context = info->context < LIMIT_CONTEXT ? info->context : LIMIT_CONTEXT,
         .kv_groups = info->kv_groups,
@@ -87,23 +88,33 @@ enum status engine_new(struct engine **out, const struct engine_config *cfg, str
         .release = model_release,
     };
     for (uint32_t g = 0; g < info->kv_groups && g < KV_GROUPS; g++)
-        net.kv_group[g] = info->kv_group[g];
-    TRY(kern_choose(&net.ops, e));
-    engine_cost_guess(&net.cost, info, NULL);
+        net->kv_group[g] = info->kv_group[g];
+    TRY(kern_choose(&net->ops, e));
+    engine_cost_guess(&net->cost, info, NULL);
     struct net_model *n = calloc(1, sizeof *n);
     if (!n)
         return err_set(e, ST_NO_MEMORY, "", "no memory for an engine");
     n->model = cfg->model;
-    net.ctx = n;
-    const struct engine_words words = {
-        .ctx = cfg->tok,
-        .open = words_open,
-        .close = words_close,
-        .clear = words_clear,
-        .put = words_put,
-        .more = words_more,
-        .flush = words_flush,
-        .ends = words_ends,
-    };
+    net->ctx = n;
+    if (cfg->tok)
+        *words = (struct engine_words){
+            .ctx = cfg->tok,
+            .open = words_open,
+            .close = words_close,
+            .clear = words_clear,
+            .put = words_put,
+            .more = words_more,
+            .flush = words_flush,
+            .ends = words_ends,
+        };
+    return ST_OK;
+}
+
+enum status engine_new(struct engine **out, const struct engine_config *cfg, struct err *e)
+{
+    struct engine_net net;
+    struct engine_words words;
+    *out = NULL;
+    TRY(engine_net_model(&net, &words, cfg, e));
     return engine_new_net(out, cfg, &net, cfg->tok ? &words : NULL, NULL, e);
 }
