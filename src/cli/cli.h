@@ -95,7 +95,6 @@ void cli_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void cli_catch_signals(void);
 bool cli_interrupted(void);
 bool cli_terminated(void);    /* by SIGTERM */
-void cli_wait_signal(void);   /* returns once interrupted */
 void cli_rearm_signals(void); /* forgets the flag */
 
 /* Called by main() before anything else. */

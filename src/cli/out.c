@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <semaphore.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +16,6 @@ static bool write_reported;
 static int write_errno;
 static volatile sig_atomic_t interrupted; /* the signal's number */
 static atomic_ullong interrupted_at;      /* clock_ns() */
-static sem_t signalled;                   /* posted by the handler, which may run in any thread */
 static bool progress_shown;
 
 void cli_begin(void)
@@ -25,7 +23,6 @@ void cli_begin(void)
     begin_seconds = clock_seconds();
     /* A reader that went away shows as a failed write, so that the verb can end in order. */
     signal(SIGPIPE, SIG_IGN);
-    sem_init(&signalled, 0, 0);
     log_set_level(LOG_ERROR);
 }
 
@@ -111,7 +108,6 @@ static void on_signal(int sig)
     if (!interrupted) {
         interrupted_at = now;
         interrupted = sig;
-        sem_post(&signalled);
     } else if (now - interrupted_at > SECOND_SIGNAL_NS) {
         signal(sig, SIG_DFL);
         raise(sig);
@@ -136,12 +132,6 @@ bool cli_interrupted(void)
 bool cli_terminated(void)
 {
     return interrupted == SIGTERM;
-}
-
-void cli_wait_signal(void)
-{
-    while (!interrupted)
-        sem_wait(&signalled);
 }
 
 void cli_rearm_signals(void)

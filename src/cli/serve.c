@@ -1,6 +1,15 @@
-/* serve: the HTTP server on the terminal's terms: where it listens, until when it runs. */
+/*
+ * serve: the HTTP server on the terminal's terms: where it listens, until when it runs.
+ *
+ * Signals are not handled but waited for, by the main thread; every other thread blocks them. SIGINT and SIGTERM let
+ * requests under way finish, a second one ends them; SIGHUP opens the log file anew.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "chat/chat.h"
 #include "cli/cli.h"
@@ -9,13 +18,17 @@
 #include "engine/engine.h"
 #include "server/server.h"
 
-#define GRACE_S 30u /* requests under way may take this long to end after the first signal */
+#define GRACE_MAX 86400u             /* seconds */
+#define LOOK_NS 20000000u            /* how often a server that stops is asked whether it is idle */
+#define SECOND_SIGNAL_NS 500000000u  /* two signals closer together are one wish; see out.c */
 
 struct options {
-    const char *model, *host, *model_name, *cost_file;
-    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl;
+    const char *model, *host, *model_name, *cost_file, *log_file;
+    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, grace;
     bool strict_model, no_prefix_cache;
 };
+
+static sigset_t watched; /* the signals that the main thread waits for */
 
 static const struct opt opts[] = {
     CLI_OPT_MODEL(struct options),
@@ -40,11 +53,15 @@ static const struct opt opts[] = {
      "the model's name as clients see it (default: the file's name without .gguf)"},
     {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
      "a request that names another model is an error"},
+    {"grace", 0, OPT_U32, offsetof(struct options, grace), 0, GRACE_MAX, "S",
+     "seconds that requests under way may go on after the first SIGINT or SIGTERM (30)"},
+    {"log-file", 0, OPT_STR, offsetof(struct options, log_file), 0, 0, "FILE",
+     "append log lines to this file instead of stderr; SIGHUP opens it anew"},
 };
 static const struct opt_verb verb = {
     "serve",
     "Serves the OpenAI API (chat completions, completions, models) over HTTP. The first SIGINT or SIGTERM lets "
-    "requests under way finish, the second ends the process.",
+    "requests under way finish, the second ends them.",
     "[-m FILE] [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 /* The file's name without its folder and ending. */
@@ -55,6 +72,76 @@ static void default_name(const struct api_model *m, char *out, size_t cap)
     size_t n = strlen(out);
     if (n > 5 && strcmp(out + n - 5, ".gguf") == 0)
         out[n - 5] = '\0';
+}
+
+/* ---- until when it runs ---- */
+
+/* Without a log file SIGHUP ends the process, as it does everywhere. */
+static void watch_signals(const struct options *o)
+{
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGINT);
+    sigaddset(&watched, SIGTERM);
+    if (o->log_file)
+        sigaddset(&watched, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &watched, NULL);
+}
+
+static void reopen_log(void)
+{
+    struct err e;
+    if (log_reopen(&e) != ST_OK)
+        log_line(LOG_ERROR, "%s; lines still go to the old one", e.text);
+    else
+        log_line(LOG_INFO, "the log file was opened anew");
+}
+
+/* SIGINT or SIGTERM, or 0 when none came within `ns` (0 = wait for ever). SIGHUP is served here. */
+static int wait_signal(uint64_t ns)
+{
+    const struct timespec limit = {.tv_nsec = (long)ns};
+    for (;;) {
+        int sig = ns ? sigtimedwait(&watched, NULL, &limit) : sigwaitinfo(&watched, NULL);
+        if (sig == SIGHUP)
+            reopen_log();
+        else if (sig > 0)
+            return sig;
+        else if (errno == EAGAIN)
+            return 0;
+    }
+}
+
+/* Until nothing is under way, the grace is over, or somebody insists: then the signal, otherwise 0. */
+static int drain(struct server *s, uint32_t grace_s)
+{
+    const uint64_t from = clock_ns(), until = from + grace_s * 1000000000ull;
+    server_drain(s);
+    while (!server_idle(s) && clock_ns() < until) {
+        int sig = wait_signal(LOOK_NS);
+        if (sig && clock_ns() - from > SECOND_SIGNAL_NS)
+            return sig;
+    }
+    return 0;
+}
+
+/* Ends the process as the signal would have. */
+static void die_of(int sig)
+{
+    signal(sig, SIG_DFL);
+    raise(sig);
+    pthread_sigmask(SIG_UNBLOCK, &watched, NULL);
+}
+
+static void run_until_signal(struct server *s, uint32_t grace_s)
+{
+    (void)wait_signal(0);
+    fprintf(stderr, "stopping; requests under way have %u s\n", grace_s);
+    log_line(LOG_INFO, "stopping; requests under way have %u s", grace_s);
+    int second = drain(s, grace_s);
+    server_stop(s, 0);
+    log_line(LOG_INFO, "stopped");
+    if (second)
+        die_of(second);
 }
 
 static int serve(const struct api_model *m, const struct options *o, struct engine *engine)
@@ -77,9 +164,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
     fprintf(stderr, "listening on %s\n", server_url(s));
     fprintf(stderr, "context %u, up to %zu MB of keys and values%s\n", engine_context(engine),
             engine_kv_bytes(engine) >> 20, o->no_prefix_cache ? "" : ", in which prefixes are kept");
-    cli_wait_signal();
-    fprintf(stderr, "stopping; requests under way have %u s\n", GRACE_S);
-    server_stop(s, GRACE_S);
+    log_line(LOG_INFO, "listening on %s", server_url(s));
+    run_until_signal(s, o->grace);
     return 0;
 }
 
@@ -96,7 +182,7 @@ static enum status find_cost(const struct api_model *m, const struct options *o,
 
 int verb_serve(int argc, char **argv)
 {
-    struct options o = {.port = 8080};
+    struct options o = {.port = 8080, .grace = 30};
     int status;
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
@@ -104,10 +190,14 @@ int verb_serve(int argc, char **argv)
     struct err e = {0};
     struct engine *engine;
     struct engine_cost cost;
+    if (o.log_file && log_open(o.log_file, &e) != ST_OK)
+        return cli_fail(&e);
+    if (o.log_file)
+        log_set_level(LOG_INFO);
     enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e);
     if (st != ST_OK)
         return cli_fail(&e);
-    cli_catch_signals();
+    watch_signals(&o); /* before any thread that would inherit another mask */
     st = find_cost(&m, &o, &cost, &e);
     if (st != ST_OK) {
         api_close(&m);

@@ -9,19 +9,20 @@ static void health(struct http_call *call)
     uint32_t running = 0, waiting = 0;
     struct buf body;
     engine_load(srv->engine, &running, &waiting);
+    bool stopping = http_stopping(srv->http);
     buf_init(&body, 4096);
-    buf_addf(&body, "{\"status\":\"ok\",\"running\":%u,\"waiting\":%u}", running, waiting);
-    http_reply(call, 200, &body, 0);
+    buf_addf(&body, "{\"status\":\"%s\",\"running\":%u,\"waiting\":%u}", stopping ? "stopping" : "ok", running, waiting);
+    http_reply(call, stopping ? 503 : 200, &body, 0);
     buf_release(&body);
 }
 
 const struct http_route server_routes[] = {
-    {"GET", "/health", health},
-    {"GET", "/v1/models", openai_models},
-    {"GET", "/v1/models/", openai_model},
-    {"POST", "/v1/chat/completions", openai_chat},
-    {"POST", "/v1/completions", openai_completions},
-    {NULL, NULL, NULL},
+    {"GET", "/health", health, true},
+    {"GET", "/v1/models", openai_models, false},
+    {"GET", "/v1/models/", openai_model, false},
+    {"POST", "/v1/chat/completions", openai_chat, false},
+    {"POST", "/v1/completions", openai_completions, false},
+    {NULL, NULL, NULL, false},
 };
 
 /* Addresses that no dialect owns get the shape most clients understand. */

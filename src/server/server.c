@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "server/http/listen.h"
 #include "server/private.h"
@@ -34,9 +35,11 @@ static size_t most_prompt_bytes(const struct tok *tok, uint32_t context)
     return bytes > least ? bytes : least;
 }
 
+/* The threads made here take no signals: those belong to whoever started the server. */
 static enum status start_http(struct server *s, const struct server_config *cfg, const char *host, struct err *e)
 {
     int fd;
+    sigset_t all, before;
     TRY(http_listen(host, cfg->port, &fd, &s->port, e));
     const struct http_config http = {
         .listen_fd = fd,
@@ -47,7 +50,11 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
         .head_s = cfg->request_s ? cfg->request_s : 60,
         .body_s = cfg->request_s ? cfg->request_s : 120,
     };
-    return http_new(&s->http, &http, e);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    enum status st = http_new(&s->http, &http, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return st;
 }
 
 enum status server_start(struct server **out, const struct server_config *cfg, struct err *e)
@@ -91,11 +98,26 @@ const char *server_url(const struct server *s)
     return s->url;
 }
 
+void server_drain(struct server *s)
+{
+    http_drain(s->http);
+}
+
+bool server_idle(const struct server *s)
+{
+    return http_idle(s->http);
+}
+
 void server_stop(struct server *s, uint32_t grace_s)
 {
+    const struct timespec nap = {.tv_nsec = 5000000};
     if (!s)
         return;
-    http_free(s->http, grace_s);
+    server_drain(s);
+    const uint64_t until = clock_ns() + grace_s * 1000000000ull;
+    while (!server_idle(s) && clock_ns() < until)
+        nanosleep(&nap, NULL);
+    http_free(s->http);
     server_sets_release(s);
     free(s->model);
     free(s);

@@ -42,8 +42,15 @@ MUST_CHECK enum status server_start(struct server **out, const struct server_con
 uint16_t server_port(const struct server *s);
 const char *server_url(const struct server *s);
 
-/* Takes no new request, waits up to grace_s seconds for those under way, cancels the rest, and frees s. NULL is fine.
- * Not from a signal handler. */
+/* From now on GET /health answers 503 with status "stopping", every new request is refused with 503, and those under way
+ * or queued go on. Connections are still taken, so that the refusal is seen. Any thread. */
+void server_drain(struct server *s);
+
+/* No request is under way: all that came in is answered. */
+bool server_idle(const struct server *s);
+
+/* server_drain(), then up to grace_s seconds for the requests under way; those that are left end with an error (an event
+ * of their stream, or a 503) within about a second, and s is freed. NULL is fine. Not from a signal handler. */
 void server_stop(struct server *s, uint32_t grace_s);
 
 #endif

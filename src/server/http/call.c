@@ -40,7 +40,7 @@ static void queue(struct http_call *call, int status, struct MHD_Response *r, co
         add_header(r, "X-Request-Id", call->id);
     if (call->allow && (status == MHD_HTTP_METHOD_NOT_ALLOWED || status == MHD_HTTP_NO_CONTENT))
         add_header(r, MHD_HTTP_HEADER_ALLOW, call->allow);
-    if (atomic_load(&call->http->stopping))
+    if (http_stopping(call->http))
         add_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     call->replied = MHD_queue_response(call->conn, (unsigned)status, r);
     MHD_destroy_response(r);

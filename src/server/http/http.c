@@ -11,6 +11,8 @@
 #include "server/http/private.h"
 #include "server/limits.h"
 
+#define LAST_WORD_NS 1000000000u /* how long http_free() waits for the last replies to be taken */
+
 static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, const char *url, const char *method,
                                   void **con_cls)
 {
@@ -43,7 +45,7 @@ static enum MHD_Result finish_call(struct http_call *call)
     (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     call->counted = true;
     atomic_fetch_add(&h->under_way, 1);
-    if (atomic_load(&h->stopping)) {
+    if (http_stopping(h) && !(call->route && call->route->while_stopping)) {
         (void)err_set(&e, ST_CANCELLED, "", "the server is stopping");
         h->cfg.refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, &e);
     } else if (call->refusal == MHD_HTTP_NO_CONTENT) {
@@ -156,36 +158,39 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
     return ST_OK;
 }
 
-/* True once no call is under way. */
-static bool wait_idle(struct http *h, uint64_t ms)
+void http_drain(struct http *h)
 {
-    const struct timespec nap = {.tv_nsec = 5000000};
-    const uint64_t until = clock_ns() + ms * 1000000u;
-    while (atomic_load(&h->under_way)) {
-        if (clock_ns() >= until)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
+    atomic_store(&h->stopping, true);
 }
 
-void http_free(struct http *h, uint32_t grace_s)
+bool http_stopping(const struct http *h)
+{
+    return atomic_load(&h->stopping);
+}
+
+bool http_idle(const struct http *h)
+{
+    return atomic_load(&h->under_way) == 0;
+}
+
+/* Ends all waits and gives their clients time for a last word. */
+static void end_waits(struct http *h)
+{
+    const struct timespec nap = {.tv_nsec = 5000000};
+    const uint64_t one = 1, until = clock_ns() + LAST_WORD_NS;
+    if (write(h->stop_fd, &one, sizeof one) != (ssize_t)sizeof one)
+        log_line(LOG_ERROR, "cannot wake the connections that wait");
+    while (!http_idle(h) && clock_ns() < until)
+        nanosleep(&nap, NULL);
+}
+
+void http_free(struct http *h)
 {
     if (!h)
         return;
-    atomic_store(&h->stopping, true);
-    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
-    if (fd >= 0)
-        shutdown(fd, SHUT_RDWR); /* refuses newcomers now; closed when no thread can be looking at it any more */
-    bool idle = wait_idle(h, (uint64_t)grace_s * 1000);
-    const uint64_t one = 1;
-    if (write(h->stop_fd, &one, sizeof one) != (ssize_t)sizeof one)
-        log_line(LOG_ERROR, "cannot wake the connections that wait");
-    if (!idle)
-        (void)wait_idle(h, 2000); /* long enough to send their clients a last word */
-    MHD_stop_daemon(h->daemon);
-    if (fd >= 0)
-        close(fd);
+    http_drain(h);
+    end_waits(h);
+    MHD_stop_daemon(h->daemon); /* closes the listening socket */
     http_keeper_free(h->keeper);
     close(h->stop_fd);
     free(h);

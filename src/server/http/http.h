@@ -29,6 +29,7 @@ struct http_route {
     const char *method; /* "GET" serves HEAD as well */
     const char *path;   /* one that ends in '/' also matches everything below it */
     http_handler *handle;
+    bool while_stopping; /* answers after http_drain() too */
 };
 
 struct http_config {
@@ -41,8 +42,16 @@ struct http_config {
 
 MUST_CHECK enum status http_new(struct http **out, const struct http_config *cfg, struct err *e);
 
-/* Refuses new requests, waits up to grace_s seconds for those under way, ends the waits of the rest, frees h. */
-void http_free(struct http *h, uint32_t grace_s);
+/*
+ * The end comes in three moves, so that whoever watches from outside sees it coming. http_drain(): connections are still
+ * taken, but only routes with while_stopping answer, every other request is a 503, and replies tell the client that the
+ * connection closes. http_idle(): whether no call is under way any more. http_free(): waits that still go on end with
+ * HTTP_STOPPING, their clients have about a second to take a last word, and h is freed.
+ */
+void http_drain(struct http *h);
+bool http_stopping(const struct http *h); /* http_drain() was called */
+bool http_idle(const struct http *h);
+void http_free(struct http *h);
 
 /* ---- a call ---- */
 
@@ -77,7 +86,7 @@ struct http_call {
     bool ended;
 };
 
-/* Waits until one of fds[n] is readable, the client is gone, or the server stops. n <= HTTP_FDS. */
+/* Waits until one of fds[n] is readable, the client is gone, or http_free() was called. n <= HTTP_FDS. */
 enum http_news http_wait(struct http_call *call, const int *fds, size_t n);
 
 /* Queues a whole JSON reply; retry_after > 0 becomes a header. */

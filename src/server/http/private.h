@@ -12,7 +12,7 @@ struct http {
     struct MHD_Daemon *daemon;
     struct http_keeper *keeper;
     int stop_fd;             /* eventfd; readable once waits are to end */
-    atomic_bool stopping;    /* no new request is taken */
+    atomic_bool stopping;    /* http_drain() was called */
     atomic_uint under_way;   /* calls whose request is complete and whose reply is not */
     atomic_size_t body_held; /* bytes of all bodies, at most LIMIT_BODIES */
 };
