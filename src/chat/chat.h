@@ -54,4 +54,29 @@ MUST_CHECK enum status chat_variables(const struct chat *c, const char *request,
 MUST_CHECK enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
                                    tok_id **ids, size_t *count, struct err *e);
 
+/* ---- replay of generated ids (replay.c) ---- */
+
+/* A prompt and its reply as they were fed: ids[n], and which of them a model chose. */
+struct chat_record {
+    const tok_id *ids;
+    const bool *generated;
+    size_t n;
+};
+
+/* ids[0, recorded) of a record spell the same bytes as [0, fresh) of a fresh encoding; `reused` of the former were
+ * generated. */
+struct chat_replay {
+    size_t recorded, fresh, reused;
+};
+
+/* Finds the longest such beginning that ends between tokens of both. Ids may differ only where the record's are
+ * generated and both are plain text: a control token is equal to itself and to nothing that merely looks like it. */
+void chat_replay_match(const struct tok *t, const struct chat_record *record, const tok_id *fresh, size_t n,
+                       struct chat_replay *out);
+
+/* Writes the prompt that begins as recorded and goes on as encoded: at->recorded + n - at->fresh ids, which is returned.
+ * Its bytes are those of fresh[n]. */
+size_t chat_replay_apply(const struct chat_record *record, const struct chat_replay *at, const tok_id *fresh, size_t n,
+                         tok_id *ids, bool *generated);
+
 #endif
