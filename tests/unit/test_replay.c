@@ -230,7 +230,8 @@ static void test_control_tokens(void **state)
     replay(t, call, 2, 1, text, n + 1, &d);
     check_is(&d, text, n + 1, 0);
     /* as an id it agrees with itself, in the middle of what differs in split */
-    const tok_id rec[] = {BOS, A, BC, CALL, A, B}, fresh[] = {BOS, ABC, CALL, AB, END}, want[] = {BOS, A, BC, CALL, A, B, END};
+    const tok_id rec[] = {BOS, A, BC, CALL, A, B}, fresh[] = {BOS, ABC, CALL, AB, END};
+    const tok_id want[] = {BOS, A, BC, CALL, A, B, END};
     REPLAY(t, rec, 1, fresh, &d);
     IS(&d, want, 5);
 }
@@ -339,9 +340,10 @@ static int drop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_split),      cmocka_unit_test(test_bytes),       cmocka_unit_test(test_only_generated_ids),
-        cmocka_unit_test(test_control_tokens),     cmocka_unit_test(test_differences), cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_small),              cmocka_unit_test(test_random_splits),
+        cmocka_unit_test(test_another_split),       cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_only_generated_ids),  cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_differences),         cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_small),               cmocka_unit_test(test_random_splits),
         cmocka_unit_test(test_with_the_tokenizer),
     };
     return cmocka_run_group_tests(tests, make, drop);

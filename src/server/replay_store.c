@@ -1,0 +1,264 @@
+/* replay_store: see replay_store.h. A table of records, a hash table over their names, an order of use. */
+#include "server/replay_store.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/limits.h"
+
+#define BUCKETS 4096u
+#define NAMES (LIMIT_REPLAY_RECORDS * SERVER_REPLAY_NAMES)
+#define NONE UINT32_MAX
+
+/* The names of record i are names[4 * i] to names[4 * i + 3]; a name in use is in the list of its bucket, newest first. */
+struct name {
+    char *key; /* owned; NULL = not in use */
+    size_t n;
+    uint64_t hash;
+    uint32_t next;
+};
+
+struct place {
+    struct server_record *record; /* NULL = free */
+    uint64_t used;                /* when it was put or found last, by the store's counter */
+};
+
+struct server_replay {
+    pthread_mutex_t lock; /* over everything below */
+    struct place places[LIMIT_REPLAY_RECORDS];
+    struct name names[NAMES];
+    uint32_t buckets[BUCKETS]; /* the first name, or NONE */
+    size_t ids, records;
+    uint64_t now, seed;
+};
+
+enum status server_replay_new(struct server_replay **out, struct err *e)
+{
+    struct server_replay *st = calloc(1, sizeof *st);
+    *out = st;
+    if (!st)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for the ids of replies");
+    pthread_mutex_init(&st->lock, NULL);
+    for (size_t i = 0; i < BUCKETS; i++)
+        st->buckets[i] = NONE;
+    st->seed = clock_ns();
+    return ST_OK;
+}
+
+/* ---- records ---- */
+
+static void free_record(struct server_record *r)
+{
+    if (!r)
+        return;
+    free((void *)r->ids.ids);
+    free((void *)r->ids.generated);
+    free(r);
+}
+
+static struct server_record *copy_record(const struct chat_record *from)
+{
+    struct server_record *r = calloc(1, sizeof *r);
+    tok_id *ids = malloc(from->n * sizeof *ids);
+    bool *generated = malloc(from->n * sizeof *generated);
+    if (!r || !ids || !generated) {
+        free(r);
+        free(ids);
+        free(generated);
+        return NULL;
+    }
+    memcpy(ids, from->ids, from->n * sizeof *ids);
+    memcpy(generated, from->generated, from->n * sizeof *generated);
+    *r = (struct server_record){.ids = {ids, generated, from->n}, .owners = 1};
+    return r;
+}
+
+/* Gives one ownership up; what is to be freed, if it was the last. */
+static struct server_record *disown(struct server_record *r)
+{
+    return --r->owners ? NULL : r;
+}
+
+/* ---- names ---- */
+
+/* FNV-1a, one number after another's end: salt and name cannot be shifted into each other. */
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 1099511628211u;
+    return (h ^ n) * 1099511628211u;
+}
+
+static uint64_t hash_name(const struct server_replay *st, struct server_name salt, struct server_name name)
+{
+    return hash_bytes(hash_bytes(14695981039346656037u ^ st->seed, salt.s, salt.n), name.s, name.n);
+}
+
+/* The salt's length, the salt, the name. */
+static size_t write_key(char *to, struct server_name salt, struct server_name name)
+{
+    uint16_t length = (uint16_t)salt.n;
+    memcpy(to, &length, sizeof length);
+    if (salt.n)
+        memcpy(to + sizeof length, salt.s, salt.n);
+    memcpy(to + sizeof length + salt.n, name.s, name.n);
+    return sizeof length + salt.n + name.n;
+}
+
+#define KEY_MAX (sizeof(uint16_t) + LIMIT_SALT + LIMIT_REPLAY_NAME)
+
+static bool fits(struct server_name salt, struct server_name name)
+{
+    return salt.n <= LIMIT_SALT && name.n && name.n <= LIMIT_REPLAY_NAME;
+}
+
+static void link_name(struct server_replay *st, uint32_t at, char *key, size_t n, uint64_t hash)
+{
+    uint32_t *head = &st->buckets[hash % BUCKETS];
+    st->names[at] = (struct name){.key = key, .n = n, .hash = hash, .next = *head};
+    *head = at;
+}
+
+static void unlink_name(struct server_replay *st, uint32_t at)
+{
+    struct name *m = &st->names[at];
+    if (!m->key)
+        return;
+    uint32_t *link = &st->buckets[m->hash % BUCKETS];
+    while (*link != at)
+        link = &st->names[*link].next;
+    *link = m->next;
+    free(m->key);
+    *m = (struct name){0};
+}
+
+/* ---- the store ---- */
+
+/* Empties a place; what is to be freed, if nobody else holds it. */
+static struct server_record *evict(struct server_replay *st, size_t at)
+{
+    struct server_record *r = st->places[at].record;
+    for (uint32_t i = 0; i < SERVER_REPLAY_NAMES; i++)
+        unlink_name(st, (uint32_t)at * SERVER_REPLAY_NAMES + i);
+    st->places[at] = (struct place){0};
+    st->records--;
+    st->ids -= r->ids.n;
+    return disown(r);
+}
+
+void server_replay_free(struct server_replay *st)
+{
+    if (!st)
+        return;
+    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
+        if (st->places[i].record)
+            free_record(evict(st, i));
+    pthread_mutex_destroy(&st->lock);
+    free(st);
+}
+
+/* A free place, or the one that was used longest ago. */
+static size_t oldest(const struct server_replay *st)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < LIMIT_REPLAY_RECORDS; i++)
+        if (st->places[i].used < st->places[best].used)
+            best = i;
+    return best;
+}
+
+/* The oldest record that is in the way of n more ids, emptied; false when there is room. */
+static bool make_room(struct server_replay *st, size_t n, struct server_record **gone)
+{
+    *gone = NULL;
+    if (st->records < LIMIT_REPLAY_RECORDS && n <= LIMIT_REPLAY_IDS - st->ids)
+        return false;
+    size_t victim = NONE;
+    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
+        if (st->places[i].record && (victim == NONE || st->places[i].used < st->places[victim].used))
+            victim = i;
+    *gone = evict(st, victim);
+    return true;
+}
+
+void server_replay_put(struct server_replay *st, struct server_name salt, const struct server_name *names, size_t n,
+                       const struct chat_record *record)
+{
+    char *keys[SERVER_REPLAY_NAMES] = {NULL};
+    size_t sizes[SERVER_REPLAY_NAMES] = {0}, count = 0;
+    struct server_record *r = NULL, *gone;
+    if (!record->n || record->n > LIMIT_REPLAY_IDS || n > SERVER_REPLAY_NAMES)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (fits(salt, names[i]) && (keys[i] = malloc(KEY_MAX)) != NULL) {
+            sizes[i] = write_key(keys[i], salt, names[i]);
+            count++;
+        }
+    if (!count || !(r = copy_record(record)))
+        goto done;
+    pthread_mutex_lock(&st->lock);
+    while (make_room(st, record->n, &gone))
+        free_record(gone);
+    size_t at = oldest(st);
+    st->places[at] = (struct place){r, ++st->now};
+    st->records++;
+    st->ids += record->n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (keys[i])
+            link_name(st, (uint32_t)at * SERVER_REPLAY_NAMES + i, keys[i], sizes[i], hash_name(st, salt, names[i]));
+        keys[i] = NULL;
+    }
+    pthread_mutex_unlock(&st->lock);
+done:
+    for (size_t i = 0; i < SERVER_REPLAY_NAMES; i++)
+        free(keys[i]);
+}
+
+static bool among(struct server_record *const *list, size_t n, const struct server_record *r)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == r)
+            return true;
+    return false;
+}
+
+void server_replay_find(struct server_replay *st, struct server_name salt, struct server_name name,
+                        struct server_record **out, size_t *count, size_t cap)
+{
+    char key[KEY_MAX];
+    if (!fits(salt, name))
+        return;
+    size_t n = write_key(key, salt, name);
+    pthread_mutex_lock(&st->lock);
+    uint64_t hash = hash_name(st, salt, name);
+    for (uint32_t i = st->buckets[hash % BUCKETS]; i != NONE && *count < cap; i = st->names[i].next) {
+        const struct name *m = &st->names[i];
+        struct place *p = &st->places[i / SERVER_REPLAY_NAMES];
+        if (m->hash != hash || m->n != n || memcmp(m->key, key, n) != 0 || among(out, *count, p->record))
+            continue;
+        p->used = ++st->now;
+        p->record->owners++;
+        out[(*count)++] = p->record;
+    }
+    pthread_mutex_unlock(&st->lock);
+}
+
+void server_replay_drop(struct server_replay *st, struct server_record **found, size_t count)
+{
+    pthread_mutex_lock(&st->lock);
+    for (size_t i = 0; i < count; i++)
+        found[i] = disown(found[i]);
+    pthread_mutex_unlock(&st->lock);
+    for (size_t i = 0; i < count; i++)
+        free_record(found[i]);
+}
+
+void server_replay_size(struct server_replay *st, size_t *records, size_t *ids)
+{
+    pthread_mutex_lock(&st->lock);
+    *records = st->records;
+    *ids = st->ids;
+    pthread_mutex_unlock(&st->lock);
+}
