@@ -16,6 +16,8 @@
 #include "cli/curve.h"
 #include "cli/machine.h"
 #include "engine/engine.h"
+#include "ffwd.h"
+#include "kern/kern.h"
 #include "server/server.h"
 
 #define GRACE_MAX 86400u             /* seconds */
@@ -24,8 +26,8 @@
 
 struct options {
     const char *model, *host, *model_name, *cost_file, *log_file;
-    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, grace;
-    bool strict_model, no_prefix_cache;
+    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace;
+    bool strict_model, no_prefix_cache, cache_per_key;
 };
 
 static sigset_t watched; /* the signals that the main thread waits for */
@@ -45,10 +47,14 @@ static const struct opt opts[] = {
      "all rows can fill)"},
     {"no-prefix-cache", 0, OPT_FLAG, offsetof(struct options, no_prefix_cache), 0, 0, NULL,
      "nothing is reused between requests"},
+    {"cache-per-key", 0, OPT_FLAG, offsetof(struct options, cache_per_key), 0, 0, NULL,
+     "requests with different API keys (Authorization headers) never share what was computed"},
     {"itl", 0, OPT_U32, offsetof(struct options, itl), 1, LIMIT_ITL_MS, "MS",
      "how long a step may take while replies are being written (50): the prompts of others are cut to fit"},
     {"cost-file", 0, OPT_STR, offsetof(struct options, cost_file), 0, 0, "FILE",
      "what steps cost, as `info --cost --json` printed it; not corrected by real steps"},
+    {"deadline", 0, OPT_U32, offsetof(struct options, deadline), 0, LIMIT_DEADLINE_MS / 1000, "S",
+     "seconds any request may take, waiting included; its own deadline_ms can only be shorter (0 = no limit)"},
     {"model-name", 0, OPT_STR, offsetof(struct options, model_name), 0, 0, "NAME",
      "the model's name as clients see it (default: the file's name without .gguf)"},
     {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
@@ -154,7 +160,11 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .tok = m->tok,
                               .chat = m->chat,
                               .model = o->model_name ? o->model_name : name,
-                              .strict_model = o->strict_model};
+                              .strict_model = o->strict_model,
+                              .cache_per_key = o->cache_per_key,
+                              .deadline_s = o->deadline,
+                              .version = FFWD_VERSION,
+                              .isa = m->ops->name};
     struct server *s;
     struct err e = {0};
     if (server_start(&s, &c, &e) != ST_OK)

@@ -4,6 +4,7 @@
 
 #include "server/http/http.h"
 #include "server/limits.h"
+#include "server/replay_store.h"
 #include "server/server.h"
 
 struct server {
@@ -11,8 +12,11 @@ struct server {
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = none */
+    struct server_replay *replay; /* owned */
     char *model;             /* owned */
-    bool strict_model;
+    const char *version, *isa;
+    bool strict_model, cache_per_key;
+    uint32_t deadline_s;     /* 0 = none */
     size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */
     uint16_t port;
@@ -24,6 +28,13 @@ extern const struct http_route server_routes[];
 
 /* Replies to what http refuses before there is a handler. */
 void server_refuse(struct http_call *call, int status, const struct err *e);
+
+/* GET /metrics and /v1/ffwd/rows. */
+http_handler server_metrics, server_rows;
+
+/* The namespace of a request's cached prefixes and kept replies: the salt it names (at most LIMIT_SALT bytes), and with
+ * cache_per_key the key it came with. `to` has room for LIMIT_SALT bytes; returns how many were written. */
+size_t server_salt(const struct http_call *call, struct server_name asked, char *to);
 
 /* A random number below 2^bits, bits <= 64, from the system. */
 uint64_t server_random(unsigned bits);

@@ -17,16 +17,10 @@ void server_job_init(struct reply_job *job)
     job->sampling.temperature = 1;
 }
 
-void server_job_release(struct reply_job *job)
+/* Everything but the prompts: what only submission needs. */
+static void drop_request(struct reply_job *job)
 {
-    for (uint32_t i = 0; i < job->prompts_n; i++) {
-        struct reply_prompt *p = &job->prompts[i];
-        if (p->from_tok)
-            tok_ids_free(p->ids, p->n);
-        else
-            free(p->ids);
-    }
-    job->prompts_n = job->stops_n = job->breakers_n = 0;
+    job->stops_n = job->breakers_n = job->lookups_n = 0;
     free(job->bias);
     job->bias = NULL;
     job->sampling.bias = NULL;
@@ -37,6 +31,21 @@ void server_job_release(struct reply_job *job)
     job->root = NULL;
 }
 
+void server_job_release(struct reply_job *job)
+{
+    for (uint32_t i = 0; i < job->prompts_n; i++) {
+        struct reply_prompt *p = &job->prompts[i];
+        if (p->from_tok)
+            tok_ids_free(p->ids, p->n);
+        else
+            free(p->ids);
+        free(p->generated);
+        free(p->text);
+    }
+    job->prompts_n = 0;
+    drop_request(job);
+}
+
 static void release(struct http_call *call)
 {
     struct reply *r = call->data;
@@ -45,6 +54,7 @@ static void release(struct http_call *call)
         if (p->open)
             engine_close(r->srv->engine, p->id);
         buf_release(&p->text);
+        buf_release(&p->ids);
         for (int l = 0; l < REPLY_LISTS; l++)
             buf_release(&p->lists[l]);
     }
@@ -52,6 +62,40 @@ static void release(struct http_call *call)
     buf_release(&r->head);
     free(r);
     call->data = NULL;
+}
+
+const struct reply_prompt *server_reply_prompt(const struct reply *r, const struct reply_part *p)
+{
+    return &r->job.prompts[p->index / r->job.n];
+}
+
+/* Copies a name out of the request and points it at the copy. */
+static void keep(struct server_name *name, char *to, size_t cap)
+{
+    if (name->n > cap)
+        BUG("a name of %zu bytes", name->n);
+    if (name->n)
+        memcpy(to, name->s, name->n);
+    name->s = to;
+}
+
+static void write_id(char *to, size_t cap, const char *prefix)
+{
+    snprintf(to, cap, "%s%016llx%08llx", prefix, (unsigned long long)server_random(64),
+             (unsigned long long)server_random(32));
+}
+
+static void make_part(struct reply *r, uint32_t i)
+{
+    struct reply_part *p = &r->parts[i];
+    p->index = i;
+    p->fd = -1;
+    buf_init(&p->text, LIMIT_REPLY);
+    buf_init(&p->ids, LIMIT_REPLAY_IDS * sizeof(tok_id));
+    for (int l = 0; l < REPLY_LISTS; l++)
+        buf_init(&p->lists[l], LIMIT_REPLY);
+    if (r->ops->message_prefix)
+        write_id(p->message_id, sizeof p->message_id, r->ops->message_prefix);
 }
 
 static struct reply *make(struct http_call *call, struct reply_job *job, const struct reply_ops *ops)
@@ -68,49 +112,99 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     job->bias = NULL;
     job->breaker_set = NULL;
     r->created = clock_unix();
-    r->prompts_n = r->job.prompts_n;
+    keep(&r->job.salt, r->salt, sizeof r->salt);
+    keep(&r->job.cache_key, r->cache_key, sizeof r->cache_key);
+    keep(&r->job.session, r->session, sizeof r->session);
     r->parts_n = r->job.prompts_n * r->job.n;
     buf_init(&r->head, 4096);
-    for (uint32_t i = 0; i < r->parts_n; i++) {
-        struct reply_part *p = &r->parts[i];
-        p->index = i;
-        p->fd = -1;
-        buf_init(&p->text, LIMIT_REPLY);
-        for (int l = 0; l < REPLY_LISTS; l++)
-            buf_init(&p->lists[l], LIMIT_REPLY);
-    }
-    snprintf(call->id, sizeof call->id, "%s%016llx%08llx", ops->id_prefix, (unsigned long long)server_random(64),
-             (unsigned long long)server_random(32));
+    for (uint32_t i = 0; i < r->parts_n; i++)
+        make_part(r, i);
+    write_id(call->id, sizeof call->id, ops->id_prefix);
     call->data = r;
     call->release = release;
     return r;
 }
 
-static enum status submit(struct reply *r, struct err *e)
+/* A part of which nothing is to be computed: no token, no log-probability. */
+static enum status end_unasked(struct reply *r, struct reply_part *p, struct err *e)
+{
+    size_t n = server_reply_prompt(r, p)->n;
+    uint32_t context = engine_context(r->srv->engine);
+    if (n > context)
+        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu tokens, the context holds %u", n, context);
+    p->ended = true;
+    p->result.finish = FINISH_LENGTH;
+    p->result.usage.prompt_tokens = (uint32_t)n;
+    return ST_OK;
+}
+
+static enum status submit_part(struct reply *r, struct reply_part *p, struct err *e)
 {
     const struct reply_job *job = &r->job;
+    const struct reply_prompt *prompt = server_reply_prompt(r, p);
+    char name[REQUEST_NAME];
+    if (prompt->n > UINT32_MAX)
+        return err_set(e, ST_TOO_LONG, "", "the prompt has %zu tokens", prompt->n);
+    if (job->nothing && !job->logprobs)
+        return end_unasked(r, p, e);
+    snprintf(name, sizeof name, r->parts_n > 1 ? "%s-%u" : "%s", r->call->id, p->index);
+    struct request rq = {
+        .prompt = prompt->ids,
+        .prompt_n = (uint32_t)prompt->n,
+        .max_tokens = job->max_tokens,
+        .sampling = job->sampling,
+        .stops = job->stops,
+        .stops_n = job->stops_n,
+        .ignore_eos = job->ignore_eos,
+        .logprobs = job->logprobs,
+        .prompt_logprobs = job->echo && job->logprobs,
+        .prompt_only = job->nothing,
+        .priority = job->priority,
+        .deadline_ms = job->deadline_ms,
+        .salt = job->salt.s,
+        .salt_n = job->salt.n,
+        .name = name,
+    };
+    rq.sampling.choice = p->index % job->n;
+    TRY(engine_submit(r->srv->engine, &rq, &p->id, e));
+    p->open = true;
+    p->fd = engine_fd(r->srv->engine, p->id);
+    return ST_OK;
+}
+
+static enum status submit(struct reply *r, struct err *e)
+{
     TRY(server_job_sets(r->srv, &r->job, e));
+    for (uint32_t i = 0; i < r->parts_n; i++)
+        TRY(submit_part(r, &r->parts[i], e));
+    return ST_OK;
+}
+
+/* What an echo begins with, and what is over already. */
+static void begin_parts(struct reply *r)
+{
     for (uint32_t i = 0; i < r->parts_n; i++) {
         struct reply_part *p = &r->parts[i];
-        const struct reply_prompt *prompt = &job->prompts[i / job->n];
-        struct request rq = {
-            .prompt = prompt->ids,
-            .prompt_n = (uint32_t)prompt->n,
-            .max_tokens = job->max_tokens,
-            .sampling = job->sampling,
-            .stops = job->stops,
-            .stops_n = job->stops_n,
-            .ignore_eos = job->ignore_eos,
-            .logprobs = job->logprobs,
-        };
-        if (prompt->n > UINT32_MAX)
-            return err_set(e, ST_TOO_LONG, "", "the prompt has %zu tokens", prompt->n);
-        rq.sampling.choice = i % job->n;
-        TRY(engine_submit(r->srv->engine, &rq, &p->id, e));
-        p->open = true;
-        p->fd = engine_fd(r->srv->engine, p->id);
+        const struct reply_prompt *prompt = server_reply_prompt(r, p);
+        if (prompt->text && !r->job.stream)
+            buf_add(&p->text, prompt->text, prompt->text_n);
+        if (p->ended && r->job.stream)
+            r->ops->part_end(r, p, &r->call->out);
     }
-    return ST_OK;
+}
+
+/* A reply that came to its end is kept, so that a later turn that names it is served from its ids. */
+static void remember(struct reply *r, const struct reply_part *p)
+{
+    const struct server_name names[SERVER_REPLAY_NAMES] = {
+        {r->call->id, strlen(r->call->id)},
+        {p->message_id, strlen(p->message_id)},
+        r->job.cache_key,
+        r->job.session,
+    };
+    if (p->ids.len && !p->ids.failed)
+        server_remember(r->srv->replay, r->job.salt, names, SERVER_REPLAY_NAMES, server_reply_prompt(r, p),
+                        (const tok_id *)(const void *)p->ids.data, p->ids.len / sizeof(tok_id));
 }
 
 /* The last event was taken: keeps the outcome and gives the engine its slot back. */
@@ -120,21 +214,42 @@ static void end_part(struct reply *r, struct reply_part *p)
     engine_close(r->srv->engine, p->id);
     p->open = false;
     p->ended = true;
-    if (p->result.finish == FINISH_STOP || p->result.finish == FINISH_LENGTH)
+    if (p->result.finish == FINISH_STOP || p->result.finish == FINISH_LENGTH) {
+        remember(r, p);
         return;
+    }
     r->err = p->result.err;
     if (r->err.code == ST_OK)
         (void)err_set(&r->err, ST_CANCELLED, "", "the request was cancelled");
 }
 
+static bool collection_failed(const struct reply_part *p)
+{
+    bool failed = p->text.failed;
+    for (int l = 0; l < REPLY_LISTS; l++)
+        failed = failed || p->lists[l].failed;
+    return failed;
+}
+
+static enum status too_long(struct err *e)
+{
+    return err_set(e, ST_TOO_LONG, "", "the reply is longer than %u bytes; it can only be streamed", LIMIT_REPLY);
+}
+
 static void take_one(struct reply *r, struct reply_part *p, const struct event *ev)
 {
     struct buf *out = &r->call->out;
-    bool news = ev->kind == EVENT_TOKEN || ev->text_n;
+    bool news = ev->kind != EVENT_END || ev->text_n;
+    if (ev->kind == EVENT_TOKEN && ev->id >= 0)
+        buf_add(&p->ids, &ev->id, sizeof ev->id);
     if (news && r->job.stream)
         r->ops->chunk(r, p, ev, out);
     else if (news)
         r->ops->collect(r, p, ev);
+    if (collection_failed(p)) {
+        (void)too_long(&r->err);
+        return;
+    }
     if (ev->kind != EVENT_END)
         return;
     end_part(r, p);
@@ -147,8 +262,9 @@ static void take_part(struct reply *r, struct reply_part *p)
 {
     struct event ev[TAKE];
     size_t n;
-    while (!p->ended && r->call->out.len < OUT_ENOUGH && (n = engine_take(r->srv->engine, p->id, ev, TAKE)) > 0)
-        for (size_t i = 0; i < n && !p->ended; i++)
+    while (!p->ended && r->err.code == ST_OK && r->call->out.len < OUT_ENOUGH &&
+           (n = engine_take(r->srv->engine, p->id, ev, TAKE)) > 0)
+        for (size_t i = 0; i < n && !p->ended && r->err.code == ST_OK; i++)
             take_one(r, p, &ev[i]);
 }
 
@@ -203,27 +319,14 @@ static bool fill(struct http_call *call, bool *end)
     }
 }
 
-static bool collection_failed(const struct reply *r)
-{
-    for (uint32_t i = 0; i < r->parts_n; i++) {
-        const struct reply_part *p = &r->parts[i];
-        bool failed = p->text.failed;
-        for (int l = 0; l < REPLY_LISTS; l++)
-            failed = failed || p->lists[l].failed;
-        if (failed)
-            return true;
-    }
-    return false;
-}
-
 static void send_whole(struct reply *r)
 {
     struct buf body;
     buf_init(&body, (size_t)LIMIT_REPLY + (1u << 20));
     r->ops->whole(r, &body);
-    if (body.failed || collection_failed(r)) {
+    if (body.failed) {
         struct err e;
-        (void)err_set(&e, ST_TOO_LONG, "", "the reply is longer than %u bytes; it can only be streamed", LIMIT_REPLY);
+        (void)too_long(&e);
         r->ops->refuse(r->call, &e, false);
     } else {
         http_reply(r->call, 200, &body, 0);
@@ -234,6 +337,12 @@ static void send_whole(struct reply *r)
 void server_reply_run(struct http_call *call, struct reply_job *job, const struct reply_ops *ops)
 {
     struct err e;
+    struct server *srv = call->app;
+    char salt[LIMIT_SALT];
+    job->salt = (struct server_name){salt, server_salt(call, job->salt, salt)};
+    if (srv->deadline_s && (!job->deadline_ms || job->deadline_ms > srv->deadline_s * 1000))
+        job->deadline_ms = srv->deadline_s * 1000;
+    server_recall(srv->replay, srv->tok, engine_context(srv->engine), job);
     struct reply *r = make(call, job, ops);
     if (!r) {
         (void)err_set(&e, ST_NO_MEMORY, "", "no memory for this request");
@@ -244,8 +353,9 @@ void server_reply_run(struct http_call *call, struct reply_job *job, const struc
         ops->refuse(call, &e, true);
         return;
     }
-    server_job_release(&r->job);
+    drop_request(&r->job);
     http_drop_body(call);
+    begin_parts(r);
     enum progress got = progress(r);
     if (got == PROGRESS_GONE)
         return; /* without a reply the connection is closed, and release() cancels */

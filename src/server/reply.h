@@ -14,14 +14,19 @@
 #include <jansson.h>
 
 #include "server/private.h"
+#include "server/replay_store.h"
 
 struct reply_prompt {
     tok_id *ids; /* owned */
     size_t n;
-    bool from_tok; /* given back with tok_ids_free(), otherwise free() */
+    bool from_tok;   /* encoded from text, and given back with tok_ids_free(); otherwise free() */
+    bool *generated; /* owned; which ids a model chose in an earlier turn; NULL = none */
+    size_t replayed; /* how many that are */
+    char *text;      /* owned; what an echo shows; NULL = no echo */
+    size_t text_n;
 };
 
-/* A request, whatever its dialect. Stops and breakers point into `root`. */
+/* A request, whatever its dialect. Stops, breakers and names point into `root`. */
 struct reply_job {
     json_t *root; /* the request itself; owned; NULL once it is not needed any more */
     struct reply_prompt prompts[LIMIT_PARTS];
@@ -38,6 +43,15 @@ struct reply_job {
     uint32_t stops_n;
     uint32_t logprobs; /* as in struct request */
     bool ignore_eos, stream, include_usage;
+    bool echo;    /* the prompt comes first in the reply; with logprobs, its tokens too */
+    bool nothing; /* max_tokens was 0: no token is generated. Needs echo */
+    bool plan;    /* usage tells how the request was served */
+    int32_t priority;
+    uint32_t deadline_ms; /* 0 = none */
+    struct server_name salt;
+    struct server_name cache_key, session; /* names that the reply is kept under; may be empty */
+    struct server_name lookups[LIMIT_REPLAY_LOOKUPS]; /* names of earlier replies */
+    uint32_t lookups_n;
 };
 
 void server_job_init(struct reply_job *job);
@@ -45,6 +59,18 @@ void server_job_release(struct reply_job *job);
 
 /* Fills in the sets of ids that the sampling asks for (sets.c); they live as long as the server and the job. */
 MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job *job, struct err *e);
+
+/* ---- generated ids of earlier turns (recall.c) ---- */
+
+/* Puts the ids that were really generated into the prompts that were encoded from text, as far as an earlier reply that
+ * the request names spells the same (chat.h). `context`: longest sequence. */
+void server_recall(struct server_replay *store, const struct tok *tok, uint32_t context, struct reply_job *job);
+
+/* Keeps a prompt and what was generated after it, reply[n], under those names. */
+void server_remember(struct server_replay *store, struct server_name salt, const struct server_name *names,
+                     size_t names_n, const struct reply_prompt *prompt, const tok_id *reply, size_t n);
+
+/* ---- the reply ---- */
 
 #define REPLY_LISTS 4
 
@@ -58,12 +84,19 @@ struct reply_part {
     /* the dialect's: what it collects of a reply that is not streamed, and where it is in one that is */
     bool begun;
     struct buf text, lists[REPLY_LISTS];
-    uint32_t chars; /* characters of text sent or collected */
+    uint32_t chars;              /* characters of text sent or collected */
+    uint32_t told;               /* EVENT_PROMPTs that came, */
+    size_t told_bytes, told_at;  /* the bytes they stand for, and how far that is in the prompt's text, */
+    size_t before;               /* which has this many fewer */
+
+    struct buf ids;      /* tok_id: what was generated */
+    char message_id[40]; /* "" where the dialect has none */
 };
 
 struct reply;
 struct reply_ops {
     const char *id_prefix;
+    const char *message_prefix; /* of a choice's own id; NULL = choices have none */
     const char *prompt_field; /* the name of the prompt in errors */
     /* An event of a streamed part. EVENT_END comes here too when it brings text. */
     void (*chunk)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out);
@@ -79,16 +112,20 @@ struct reply {
     struct server *srv;
     struct http_call *call;
     const struct reply_ops *ops;
-    struct reply_job job; /* its root and prompts are gone once submitted */
+    struct reply_job job; /* its root, and what points into it, is gone once submitted */
+    char salt[LIMIT_SALT], cache_key[LIMIT_REPLAY_NAME], session[LIMIT_REPLAY_NAME]; /* the job's point here then */
     int64_t created;
     struct buf head; /* the dialect's: what every chunk begins with */
     struct err err;  /* code != ST_OK: the request failed */
-    uint32_t prompts_n, parts_n;
+    uint32_t parts_n;
     struct reply_part parts[LIMIT_PARTS]; /* part = prompt * n + choice */
 };
 
-/* Replies to the call, in full or by starting a stream. Takes what the job owns (it is left empty), and drops that and
- * the call's body once everything is submitted: a request that waits or runs holds no copy of what it came as. */
+/* The prompt of a part. */
+const struct reply_prompt *server_reply_prompt(const struct reply *r, const struct reply_part *p);
+
+/* Replies to the call, in full or by starting a stream. Takes what the job owns (it is left empty). The request as it
+ * came and the call's body are dropped once everything is submitted; of the prompts, ids and echoed text stay. */
 void server_reply_run(struct http_call *call, struct reply_job *job, const struct reply_ops *ops);
 
 #endif

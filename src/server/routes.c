@@ -18,6 +18,8 @@ static void health(struct http_call *call)
 
 const struct http_route server_routes[] = {
     {"GET", "/health", health, true},
+    {"GET", "/metrics", server_metrics, true},
+    {"GET", "/v1/ffwd/rows", server_rows, true},
     {"GET", "/v1/models", openai_models, false},
     {"GET", "/v1/models/", openai_model, false},
     {"POST", "/v1/chat/completions", openai_chat, false},

@@ -57,6 +57,14 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
     return st;
 }
 
+static void free_server(struct server *s)
+{
+    server_replay_free(s->replay);
+    server_sets_release(s);
+    free(s->model);
+    free(s);
+}
+
 enum status server_start(struct server **out, const struct server_config *cfg, struct err *e)
 {
     const char *host = cfg->host && cfg->host[0] ? cfg->host : "127.0.0.1";
@@ -70,17 +78,21 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->tok = cfg->tok;
     s->chat = cfg->chat;
     s->strict_model = cfg->strict_model;
+    s->cache_per_key = cfg->cache_per_key;
+    s->deadline_s = cfg->deadline_s;
+    s->version = cfg->version ? cfg->version : "";
+    s->isa = cfg->isa ? cfg->isa : "";
     s->prompt_bytes = most_prompt_bytes(cfg->tok, engine_context(cfg->engine));
     s->started = clock_unix();
     json_object_seed(0); /* otherwise done on first use, by two threads at once */
     signal(SIGPIPE, SIG_IGN);
     enum status st = server_sets_init(s, e);
     if (st == ST_OK)
+        st = server_replay_new(&s->replay, e);
+    if (st == ST_OK)
         st = start_http(s, cfg, host, e);
     if (st != ST_OK) {
-        server_sets_release(s);
-        free(s->model);
-        free(s);
+        free_server(s);
         return st;
     }
     snprintf(s->url, sizeof s->url, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, s->port);
@@ -118,7 +130,5 @@ void server_stop(struct server *s, uint32_t grace_s)
     while (!server_idle(s) && clock_ns() < until)
         nanosleep(&nap, NULL);
     http_free(s->http);
-    server_sets_release(s);
-    free(s->model);
-    free(s);
+    free_server(s);
 }

@@ -30,6 +30,9 @@ struct server_config {
     const struct chat *chat; /* NULL = chat requests are refused as unsupported */
     const char *model;      /* the name shown to clients */
     bool strict_model;      /* a request that names another model is a 404 */
+    bool cache_per_key;     /* requests with different Authorization headers never share a prefix */
+    uint32_t deadline_s;    /* seconds any request may take, its own deadline can only be shorter; 0 = no limit */
+    const char *version, *isa; /* shown in the metrics; not copied; NULL = "" */
     uint32_t idle_s;        /* seconds a client may be silent where it should send or read; 0 = 30 */
     uint32_t request_s;     /* seconds for the head of a request, and again for its body; 0 = 60 and 120 */
 };

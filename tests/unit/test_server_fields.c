@@ -146,6 +146,84 @@ static void test_fields(void **state)
     server_job_release(&job);
 }
 
+static bool same(struct server_name n, const char *s)
+{
+    return n.n == strlen(s) && memcmp(n.s, s, n.n) == 0;
+}
+
+static void test_extra_fields(void **state)
+{
+    (void)state;
+    struct reply_job job;
+    struct err e = {0};
+    assert_int_equal(parse("{\"priority\":-100,\"deadline_ms\":86400000,\"cache_salt\":\"a\\u0000b\",\"prompt_cache_key\":"
+                           "\"key\",\"ffwd\":{\"plan\":true,\"session\":\"s-1\"}}",
+                           true, &job, &e),
+                     ST_OK);
+    assert_true(job.priority == -100 && job.deadline_ms == 86400000 && job.plan);
+    assert_true(job.salt.n == 3 && memcmp(job.salt.s, "a\0b", 3) == 0);
+    assert_true(same(job.cache_key, "key") && same(job.session, "s-1"));
+    assert_true(job.lookups_n == 2 && same(job.lookups[0], "s-1") && same(job.lookups[1], "key"));
+    server_job_release(&job);
+    assert_int_equal(parse("{\"priority\":null,\"prompt_cache_key\":\"\",\"ffwd\":{}}", false, &job, &e), ST_OK);
+    assert_true(job.priority == 0 && job.deadline_ms == 0 && !job.salt.n && !job.plan && !job.lookups_n);
+    server_job_release(&job);
+    assert_int_equal(parse("{\"echo\":true,\"max_tokens\":0}", false, &job, &e), ST_OK);
+    assert_true(job.echo && job.nothing && job.max_tokens == 0);
+    server_job_release(&job);
+}
+
+static void check_long(const char *field, size_t n, bool ok)
+{
+    struct reply_job job;
+    struct err e = {0};
+    char body[600];
+    snprintf(body, sizeof body, "{\"%s\":\"%0*d\"}", field, (int)n, 0);
+    enum status st = parse(body, true, &job, &e);
+    assert_int_equal(st, ok ? ST_OK : ST_ARGUMENT);
+    server_job_release(&job);
+}
+
+static void test_longest_names(void **state)
+{
+    (void)state;
+    check_long("cache_salt", LIMIT_SALT, true);
+    check_long("cache_salt", LIMIT_SALT + 1, false);
+    check_long("prompt_cache_key", LIMIT_REPLAY_NAME, true);
+    check_long("prompt_cache_key", LIMIT_REPLAY_NAME + 1, false);
+}
+
+/* The latest messages come first, and there is an end to it; an id of another type names nothing. */
+static void test_names_in_messages(void **state)
+{
+    (void)state;
+    struct reply_job job;
+    struct err e = {0};
+    assert_int_equal(parse("{\"messages\":[{\"id\":\"m1\",\"tool_calls\":[{\"id\":\"c1\"},{\"id\":7},{\"id\":\"c2\"}]},"
+                           "{\"tool_call_id\":\"c1\"},{\"id\":5},[],{\"id\":\"m2\"}]}",
+                           true, &job, &e),
+                     ST_OK);
+    openai_name_messages(job.root, &job);
+    static const char *const want[] = {"m2", "c1", "m1", "c1", "c2"};
+    assert_int_equal(job.lookups_n, 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_true(same(job.lookups[i], want[i]));
+    server_job_release(&job);
+
+    struct buf b;
+    buf_init(&b, 1 << 20);
+    buf_adds(&b, "{\"messages\":[");
+    for (int i = 0; i < 100; i++)
+        buf_addf(&b, "%s{\"id\":\"m%d\",\"tool_calls\":[{\"id\":\"a\"},{\"id\":\"b\"}]}", i ? "," : "", i);
+    buf_adds(&b, "]}");
+    assert_int_equal(parse(b.data, true, &job, &e), ST_OK);
+    openai_name_messages(job.root, &job);
+    assert_int_equal(job.lookups_n, LIMIT_REPLAY_LOOKUPS);
+    assert_true(same(job.lookups[0], "m99"));
+    server_job_release(&job);
+    buf_release(&b);
+}
+
 /* -1 means a fresh seed, as absent and null do; every other number is meant. */
 static void test_seed_minus_one(void **state)
 {
@@ -214,6 +292,18 @@ static void test_refused(void **state)
         {"{\"ebnf\":\"root ::= x\"}", "ebnf", ST_UNSUPPORTED},
         {"{\"repeat_penalty\":\"x\"}", "repeat_penalty", ST_ARGUMENT},
         {"{\"use_beam_search\":true}", "use_beam_search", ST_UNSUPPORTED},
+        {"{\"priority\":101}", "priority", ST_ARGUMENT},
+        {"{\"priority\":-101}", "priority", ST_ARGUMENT},
+        {"{\"priority\":\"high\"}", "priority", ST_ARGUMENT},
+        {"{\"deadline_ms\":0}", "deadline_ms", ST_ARGUMENT},
+        {"{\"deadline_ms\":86400001}", "deadline_ms", ST_ARGUMENT},
+        {"{\"cache_salt\":\"\"}", "cache_salt", ST_ARGUMENT},
+        {"{\"cache_salt\":5}", "cache_salt", ST_ARGUMENT},
+        {"{\"prompt_cache_key\":[]}", "prompt_cache_key", ST_ARGUMENT},
+        {"{\"ffwd\":1}", "ffwd", ST_ARGUMENT},
+        {"{\"ffwd\":{\"plan\":1}}", "ffwd.plan", ST_ARGUMENT},
+        {"{\"ffwd\":{\"plan\":true,\"trace\":true}}", "ffwd.trace", ST_ARGUMENT},
+        {"{\"ffwd\":{\"session\":\"\"}}", "ffwd.session", ST_ARGUMENT},
     };
     for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
         check_refused(both[i].body, true, both[i].code, both[i].field);
@@ -234,7 +324,10 @@ static void test_refused(void **state)
     check_refused("{\"chat_template\":\"x\"}", true, ST_UNSUPPORTED, "chat_template");
     check_refused("{\"modalities\":[\"audio\"]}", true, ST_UNSUPPORTED, "modalities");
     check_refused("{\"logprobs\":true}", false, ST_ARGUMENT, "logprobs");
-    check_refused("{\"echo\":true}", false, ST_UNSUPPORTED, "echo");
+    check_refused("{\"echo\":1}", false, ST_ARGUMENT, "echo");
+    check_refused("{\"echo\":true}", true, ST_UNSUPPORTED, "echo");
+    check_refused("{\"echo\":true,\"max_tokens\":-1}", false, ST_ARGUMENT, "max_tokens");
+    check_refused("{\"echo\":true,\"max_tokens\":0,\"max_completion_tokens\":1}", false, ST_ARGUMENT, "max_tokens");
     check_refused("{\"suffix\":\"x\"}", false, ST_UNSUPPORTED, "suffix");
     check_refused("{\"best_of\":2}", false, ST_UNSUPPORTED, "best_of");
 }
@@ -243,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json_str), cmocka_unit_test(test_json_fixed), cmocka_unit_test(test_json_parse),
+        cmocka_unit_test(test_extra_fields), cmocka_unit_test(test_longest_names), cmocka_unit_test(test_names_in_messages),
         cmocka_unit_test(test_fields),   cmocka_unit_test(test_refused),  cmocka_unit_test(test_seed_minus_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,8 @@
  * `service_tier`, `prediction` and the like, which ask for nothing a client could notice, are accepted. Names the API
  * does not define are ignored, except well-known extensions of other servers that ask for a constraint, for another way
  * of choosing tokens or for another shape of the reply: those are refused, since ignoring them would look like success.
- * Of the extensions the samplers of llama-server and vLLM (openai_sampling.c has the list), min_tokens, ignore_eos and
- * chat_template_kwargs are honoured.
+ * Of the extensions the samplers of llama-server and vLLM (openai_sampling.c has the list), min_tokens, ignore_eos,
+ * chat_template_kwargs, priority, cache_salt, deadline_ms and the object `ffwd` are honoured.
  *
  * Parsing and writing are functions of their arguments alone, so that they are tested without a server.
  */
@@ -45,8 +45,15 @@ void openai_broken(struct reply *r, struct buf *out);
  * here. NULL: refused. */
 json_t *openai_body(struct http_call *call);
 
-/* What chat and completions have in common: sampling, limits, stops, n, stream. */
+/* What chat and completions have in common: sampling, limits, stops, n, stream. max_tokens may be 0 where job->echo is
+ * set already. */
 MUST_CHECK enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e);
+
+/* The fields of openai_extra.c; part of openai_parse_common(). */
+MUST_CHECK enum status openai_parse_extra(const json_t *root, struct reply_job *job, struct err *e);
+
+/* Adds the ids in `messages` to the names that are looked up, the latest message's first. */
+void openai_name_messages(const json_t *root, struct reply_job *job);
 
 struct openai_chat_request {
     bool hide_tools; /* tool_choice "none" */

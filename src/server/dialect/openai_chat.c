@@ -120,6 +120,7 @@ static enum status prepare(struct http_call *call, struct reply_job *job, struct
     TRY(chat_prompt(srv->chat, call->body.data, call->body.len, &o, &p->ids, &p->n, e));
     p->from_tok = true;
     job->prompts_n = 1;
+    openai_name_messages(job->root, job);
     return ST_OK;
 }
 

@@ -57,7 +57,9 @@ static void begin(struct reply *r, struct reply_part *p, struct buf *out)
         return;
     p->begun = true;
     open_chunk(r, p, out);
-    buf_adds(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    buf_adds(out, "\"role\":\"assistant\",\"content\":\"\",\"id\":");
+    http_json_cstr(out, p->message_id);
+    buf_adds(out, "},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
 }
 
 static void chunk(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
@@ -113,7 +115,9 @@ static void write_choice(const struct reply *r, const struct reply_part *p, stru
     http_json_u64(out, p->index);
     buf_adds(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
     http_json_str(out, p->text.data, p->text.len);
-    buf_adds(out, ",\"refusal\":null},\"logprobs\":");
+    buf_adds(out, ",\"refusal\":null,\"id\":");
+    http_json_cstr(out, p->message_id);
+    buf_adds(out, "},\"logprobs\":");
     if (r->job.logprobs) {
         buf_adds(out, "{\"content\":[");
         buf_add(out, p->lists[0].data, p->lists[0].len);
@@ -142,6 +146,7 @@ static void whole(struct reply *r, struct buf *out)
 
 const struct reply_ops openai_chat_ops = {
     .id_prefix = "chatcmpl-",
+    .message_prefix = "msg_",
     .prompt_field = "messages",
     .chunk = chunk,
     .part_end = part_end,

@@ -13,7 +13,6 @@
 #include "server/http/json_in.h"
 
 static const struct openai_refused refused[] = {
-    {"echo", NEUTRAL_FALSE},
     {"suffix", NEUTRAL_EMPTY},
     {"response_format", NEUTRAL_NULL},
     {NULL, NEUTRAL_NULL},
@@ -22,6 +21,7 @@ static const struct openai_refused refused[] = {
 enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e)
 {
     int64_t logprobs = -1, best_of = 0;
+    TRY(http_get_bool(root, "echo", &job->echo, e));
     TRY(openai_parse_common(root, job, e));
     TRY(openai_refuse_fields(root, refused, e));
     TRY(http_get_int(root, "logprobs", 0, LIMIT_TOP_LOGPROBS, &logprobs, e));
@@ -106,6 +106,30 @@ static enum status parse_prompt(const struct server *srv, const json_t *root, st
     return ST_OK;
 }
 
+/* What an echo shows of a prompt: the text as it came, or what ids that came stand for. */
+static enum status echo_text(const struct server *srv, const json_t *v, struct reply_prompt *p, struct err *e)
+{
+    char *decoded = NULL;
+    size_t n = json_string_length(v);
+    if (!json_is_string(v))
+        TRY(tok_decode(srv->tok, p->ids, p->n, true, &decoded, &n, e));
+    p->text = malloc(n + 1);
+    if (p->text)
+        memcpy(p->text, decoded ? decoded : json_string_value(v), n);
+    p->text_n = n;
+    text_free(decoded, n);
+    return p->text ? ST_OK : err_set(e, ST_NO_MEMORY, "prompt", "no memory for a prompt of %zu bytes", n);
+}
+
+static enum status echo_prompts(const struct server *srv, const json_t *root, struct reply_job *job, struct err *e)
+{
+    const json_t *v = http_get(root, "prompt"), *first = json_array_get(v, 0);
+    bool many = json_is_string(first) || json_is_array(first);
+    for (uint32_t i = 0; i < job->prompts_n; i++)
+        TRY(echo_text(srv, many ? json_array_get(v, i) : v, &job->prompts[i], e));
+    return ST_OK;
+}
+
 void openai_completions(struct http_call *call)
 {
     const struct server *srv = call->app;
@@ -118,6 +142,8 @@ void openai_completions(struct http_call *call)
     enum status st = openai_parse_completions(job.root, &job, &e);
     if (st == ST_OK)
         st = parse_prompt(srv, job.root, &job, &e);
+    if (st == ST_OK && job.echo)
+        st = echo_prompts(srv, job.root, &job, &e);
     if (st == ST_OK)
         server_reply_run(call, &job, &openai_completions_ops);
     else

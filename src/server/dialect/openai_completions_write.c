@@ -60,14 +60,20 @@ static void write_top(const struct reply *r, const struct event *ev, struct buf 
     buf_adds(out, "}");
 }
 
-static void add_logprob(const struct reply *r, struct reply_part *p, const struct event *ev)
+/* `known`: something came before the token, so that it has a log-probability. */
+static void add_logprob(const struct reply *r, struct reply_part *p, const struct event *ev, bool known)
 {
     for (int i = 0; i < REPLY_LISTS; i++)
         if (p->lists[i].len)
             buf_adds(&p->lists[i], ",");
     write_name(r, ev->id, &p->lists[LIST_TOKENS]);
-    http_json_fixed(&p->lists[LIST_LOGPROBS], ev->logprob);
-    write_top(r, ev, &p->lists[LIST_TOP]);
+    if (known) {
+        http_json_fixed(&p->lists[LIST_LOGPROBS], ev->logprob);
+        write_top(r, ev, &p->lists[LIST_TOP]);
+    } else {
+        buf_adds(&p->lists[LIST_LOGPROBS], "null");
+        buf_adds(&p->lists[LIST_TOP], "null");
+    }
     http_json_u64(&p->lists[LIST_OFFSETS], p->chars);
 }
 
@@ -79,6 +85,41 @@ static void write_lists(const struct reply_part *p, struct buf *out)
         buf_adds(out, "]");
     }
     buf_adds(out, "}");
+}
+
+/* ---- echo ---- */
+
+static size_t bytes_of(const struct reply *r, tok_id id)
+{
+    size_t n;
+    (void)tok_bytes(r->srv->tok, id, &n);
+    return n;
+}
+
+/* A prompt's tokens may spell more than its text: BOS, a space before the first word. That much comes before the text. */
+static size_t before_text(const struct reply *r, const struct reply_prompt *prompt)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < prompt->n; i++)
+        all += bytes_of(r, prompt->ids[i]);
+    return all > prompt->text_n ? all - prompt->text_n : 0;
+}
+
+/* An EVENT_PROMPT: its offset is where its bytes begin in the prompt's text. */
+static void add_prompt_logprob(const struct reply *r, struct reply_part *p, const struct event *ev)
+{
+    const struct reply_prompt *prompt = server_reply_prompt(r, p);
+    if (!p->told)
+        p->before = before_text(r, prompt);
+    size_t at = p->told_bytes > p->before ? p->told_bytes - p->before : 0;
+    at = at < prompt->text_n ? at : prompt->text_n;
+    if (at > p->told_at) {
+        p->chars += openai_chars(prompt->text + p->told_at, at - p->told_at);
+        p->told_at = at;
+    }
+    add_logprob(r, p, ev, p->told > 0);
+    p->told_bytes += bytes_of(r, ev->id);
+    p->told++;
 }
 
 /* ---- streamed ---- */
@@ -97,18 +138,13 @@ static void open_chunk(struct reply *r, const struct reply_part *p, struct buf *
     buf_adds(out, ",\"text\":");
 }
 
-static void chunk(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
+/* A chunk of text, with the lists if they hold anything. */
+static void write_chunk(struct reply *r, struct reply_part *p, const char *text, size_t n, struct buf *out)
 {
-    bool logprob = openai_has_logprob(r, ev);
-    if (logprob)
-        add_logprob(r, p, ev);
-    p->chars += openai_chars(ev->text, ev->text_n);
-    if (!ev->text_n && !logprob)
-        return;
     open_chunk(r, p, out);
-    http_json_str(out, ev->text, ev->text_n);
+    http_json_str(out, text, n);
     buf_adds(out, ",\"logprobs\":");
-    if (logprob) {
+    if (p->lists[LIST_TOKENS].len) {
         write_lists(p, out);
         for (int i = 0; i < REPLY_LISTS; i++)
             buf_clear(&p->lists[i]);
@@ -118,8 +154,37 @@ static void chunk(struct reply *r, struct reply_part *p, const struct event *ev,
     buf_adds(out, ",\"finish_reason\":null}]}\n\n");
 }
 
+/* The prompt in one piece, with whatever is known of its tokens. */
+static void begin(struct reply *r, struct reply_part *p, struct buf *out)
+{
+    const struct reply_prompt *prompt = server_reply_prompt(r, p);
+    if (p->begun)
+        return;
+    p->begun = true;
+    if (!prompt->text)
+        return;
+    p->chars = openai_chars(prompt->text, prompt->text_n);
+    write_chunk(r, p, prompt->text, prompt->text_n, out);
+}
+
+static void chunk(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
+{
+    if (ev->kind == EVENT_PROMPT) {
+        add_prompt_logprob(r, p, ev);
+        return;
+    }
+    begin(r, p, out);
+    bool logprob = openai_has_logprob(r, ev);
+    if (logprob)
+        add_logprob(r, p, ev, true);
+    p->chars += openai_chars(ev->text, ev->text_n);
+    if (ev->text_n || logprob)
+        write_chunk(r, p, ev->text, ev->text_n, out);
+}
+
 static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
 {
+    begin(r, p, out);
     open_chunk(r, p, out);
     buf_adds(out, "\"\",\"logprobs\":null,\"finish_reason\":");
     openai_finish(p, out);
@@ -135,8 +200,16 @@ static void end(struct reply *r, struct buf *out)
 
 static void collect(struct reply *r, struct reply_part *p, const struct event *ev)
 {
+    const struct reply_prompt *prompt = server_reply_prompt(r, p);
+    if (ev->kind == EVENT_PROMPT) {
+        add_prompt_logprob(r, p, ev);
+        return;
+    }
+    if (!p->begun && prompt->text)
+        p->chars = openai_chars(prompt->text, prompt->text_n);
+    p->begun = true;
     if (openai_has_logprob(r, ev))
-        add_logprob(r, p, ev);
+        add_logprob(r, p, ev, true);
     p->chars += openai_chars(ev->text, ev->text_n);
     buf_add(&p->text, ev->text, ev->text_n);
 }

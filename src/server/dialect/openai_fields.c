@@ -70,12 +70,15 @@ static const struct openai_refused refused[] = {
 
 static enum status parse_max_tokens(const json_t *root, struct reply_job *job, struct err *e)
 {
-    int64_t old = 0, now = 0;
-    TRY(http_get_int(root, "max_tokens", 1, INT32_MAX, &old, e));
-    TRY(http_get_int(root, "max_completion_tokens", 1, INT32_MAX, &now, e));
-    if (old && now && old != now)
+    const int64_t absent = -1, least = job->echo ? 0 : 1;
+    int64_t old = absent, now = absent;
+    TRY(http_get_int(root, "max_tokens", least, INT32_MAX, &old, e));
+    TRY(http_get_int(root, "max_completion_tokens", least, INT32_MAX, &now, e));
+    if (old != absent && now != absent && old != now)
         return err_set(e, ST_ARGUMENT, "max_tokens", "max_tokens and max_completion_tokens contradict each other");
-    job->max_tokens = (uint32_t)(now ? now : old);
+    int64_t most = now != absent ? now : old;
+    job->nothing = most == 0;
+    job->max_tokens = most > 0 ? (uint32_t)most : 0;
     return ST_OK;
 }
 
@@ -132,6 +135,7 @@ enum status openai_parse_common(const json_t *root, struct reply_job *job, struc
     TRY(openai_parse_sampling(root, job, e));
     TRY(parse_stops(root, job, e));
     TRY(parse_stream(root, job, e));
+    TRY(openai_parse_extra(root, job, e));
     TRY(http_get_int(root, "n", 1, LIMIT_PARTS, &n, e));
     TRY(http_get_bool(root, "ignore_eos", &job->ignore_eos, e));
     job->n = (uint32_t)n;

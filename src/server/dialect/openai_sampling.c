@@ -202,7 +202,7 @@ enum status openai_parse_sampling(const json_t *root, struct reply_job *job, str
     TRY(parse_bias(root, job, e));
     TRY(parse_breakers(root, job, e));
     TRY(parse_order(root, s, e));
-    if (job->max_tokens && s->min_tokens > job->max_tokens)
+    if ((job->max_tokens || job->nothing) && s->min_tokens > job->max_tokens)
         return err_set(e, ST_ARGUMENT, "min_tokens", "min_tokens is %u, but max_tokens is %u", s->min_tokens,
                        job->max_tokens);
     return sample_check(s, INT32_MAX, e);

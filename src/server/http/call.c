@@ -46,7 +46,12 @@ static void queue(struct http_call *call, int status, struct MHD_Response *r, co
     MHD_destroy_response(r);
 }
 
-void http_reply(struct http_call *call, int status, const struct buf *body, int retry_after)
+const char *http_header(const struct http_call *call, const char *name)
+{
+    return MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, name);
+}
+
+static void reply(struct http_call *call, int status, const struct buf *body, const char *type, int retry_after)
 {
     bool empty = !body || !body->len;
     if (body && body->failed)
@@ -58,9 +63,19 @@ void http_reply(struct http_call *call, int status, const struct buf *body, int 
         snprintf(seconds, sizeof seconds, "%d", retry_after);
         add_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
-    queue(call, status, r, empty ? NULL : "application/json");
+    queue(call, status, r, empty ? NULL : type);
     /* All of it is there, so only the client can be slow now, and it holds the reply's memory. */
     http_keeper_deadline(call->http->keeper, call->slot, call->http->cfg.body_s);
+}
+
+void http_reply(struct http_call *call, int status, const struct buf *body, int retry_after)
+{
+    reply(call, status, body, "application/json", retry_after);
+}
+
+void http_reply_as(struct http_call *call, int status, const struct buf *body, const char *type)
+{
+    reply(call, status, body, type, 0);
 }
 
 /* The library counts a wait in here as silence of the client, so its timeout is off meanwhile; switching it on again

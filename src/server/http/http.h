@@ -92,6 +92,12 @@ enum http_news http_wait(struct http_call *call, const int *fds, size_t n);
 /* Queues a whole JSON reply; retry_after > 0 becomes a header. */
 void http_reply(struct http_call *call, int status, const struct buf *body, int retry_after);
 
+/* The same with another Content-Type. */
+void http_reply_as(struct http_call *call, int status, const struct buf *body, const char *type);
+
+/* A header of the request, or NULL. */
+const char *http_header(const struct http_call *call, const char *name);
+
 /* Queues a reply of server-sent events: first what is in call->out, then what `fill` appends to it whenever it is empty,
  * until it sets *end. `fill` blocks until there is something; false breaks the connection off. */
 void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end));

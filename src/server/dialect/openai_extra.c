@@ -1,0 +1,86 @@
+/*
+ * openai_extra: request fields beyond the API that chat and completions share: priority, deadline_ms, cache_salt, the
+ * object `ffwd`; and the names by which a request refers to earlier replies, prompt_cache_key among them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/dialect/openai.h"
+#include "server/http/json_in.h"
+
+/* A string of lo to hi bytes; `shown` names the field in errors. */
+static enum status parse_name(const json_t *o, const char *key, const char *shown, size_t lo, size_t hi,
+                              struct server_name *out, struct err *e)
+{
+    const json_t *v = http_get(o, key);
+    if (!v)
+        return ST_OK;
+    if (!json_is_string(v))
+        return http_wrong_type(v, shown, "a string", e);
+    size_t n = json_string_length(v);
+    if (n < lo || n > hi)
+        return err_set(e, ST_ARGUMENT, shown, "%s must have between %zu and %zu bytes, not %zu", shown, lo, hi, n);
+    *out = (struct server_name){json_string_value(v), n};
+    return ST_OK;
+}
+
+static enum status parse_object(const json_t *root, struct reply_job *job, struct err *e)
+{
+    const json_t *o = http_get(root, "ffwd"), *v;
+    const char *key;
+    if (!o)
+        return ST_OK;
+    if (!json_is_object(o))
+        return http_wrong_type(o, "ffwd", "an object", e);
+    json_object_foreach((json_t *)o, key, v) {
+        char field[ERR_FIELD];
+        if (strcmp(key, "plan") == 0 || strcmp(key, "session") == 0)
+            continue;
+        snprintf(field, sizeof field, "ffwd.%s", key);
+        return err_set(e, ST_ARGUMENT, field, "ffwd has no member '%.60s'; it knows plan and session", key);
+    }
+    if (http_get_bool(o, "plan", &job->plan, e) != ST_OK)
+        return http_wrong_type(http_get(o, "plan"), "ffwd.plan", "a boolean", e);
+    return parse_name(o, "session", "ffwd.session", 1, LIMIT_REPLAY_NAME, &job->session, e);
+}
+
+static void look_up(struct reply_job *job, struct server_name name)
+{
+    if (name.n && name.n <= LIMIT_REPLAY_NAME && job->lookups_n < LIMIT_REPLAY_LOOKUPS)
+        job->lookups[job->lookups_n++] = name;
+}
+
+/* An id in a message is a hint and no more: one of another type names nothing. */
+static void look_up_member(struct reply_job *job, const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    if (json_is_string(v))
+        look_up(job, (struct server_name){json_string_value(v), json_string_length(v)});
+}
+
+void openai_name_messages(const json_t *root, struct reply_job *job)
+{
+    const json_t *messages = http_get(root, "messages");
+    for (size_t i = json_array_size(messages); i-- > 0 && job->lookups_n < LIMIT_REPLAY_LOOKUPS;) {
+        const json_t *m = json_array_get(messages, i), *calls = json_object_get(m, "tool_calls");
+        look_up_member(job, m, "id");
+        look_up_member(job, m, "tool_call_id");
+        for (size_t k = 0; k < json_array_size(calls) && job->lookups_n < LIMIT_REPLAY_LOOKUPS; k++)
+            look_up_member(job, json_array_get(calls, k), "id");
+    }
+}
+
+enum status openai_parse_extra(const json_t *root, struct reply_job *job, struct err *e)
+{
+    int64_t priority = 0, deadline = 0;
+    TRY(http_get_int(root, "priority", -LIMIT_PRIORITY, LIMIT_PRIORITY, &priority, e));
+    TRY(http_get_int(root, "deadline_ms", 1, LIMIT_DEADLINE_MS, &deadline, e));
+    TRY(parse_name(root, "cache_salt", "cache_salt", 1, LIMIT_SALT, &job->salt, e));
+    TRY(parse_name(root, "prompt_cache_key", "prompt_cache_key", 0, LIMIT_REPLAY_NAME, &job->cache_key, e));
+    TRY(parse_object(root, job, e));
+    job->priority = (int32_t)priority;
+    job->deadline_ms = (uint32_t)deadline;
+    look_up(job, job->session);
+    look_up(job, job->cache_key);
+    return ST_OK;
+}

@@ -1,0 +1,115 @@
+/*
+ * openai_usage: what a reply cost, and why.
+ *
+ * The API's own counts, and under `ffwd` the rest: how many tokens a sampler chose, how many ids came from earlier turns,
+ * where a prompt left what is cached. queue_s, prefill_s and decode_s stay beside `seconds` for those who read them.
+ */
+#include "server/dialect/openai.h"
+#include "server/http/json_out.h"
+
+struct sums {
+    uint64_t prompt, cached, completion, sampled, steps, heads, replayed, preemptions;
+    double queue, prefill, decode;
+};
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* A prompt counts once, whatever the number of its choices; times are those of the slowest part. */
+static struct sums add_up(const struct reply *r)
+{
+    struct sums s = {0};
+    for (uint32_t i = 0; i < r->parts_n; i++) {
+        const struct request_usage *u = &r->parts[i].result.usage;
+        if (i % r->job.n == 0) {
+            s.prompt += u->prompt_tokens;
+            s.cached += u->cached_tokens;
+            s.replayed += server_reply_prompt(r, &r->parts[i])->replayed;
+        }
+        s.completion += u->completion_tokens;
+        s.sampled += u->sampled;
+        s.steps += u->steps;
+        s.heads += u->head_positions;
+        s.preemptions += u->preemptions;
+        s.queue = larger(s.queue, u->queue_s);
+        s.prefill = larger(s.prefill, u->prefill_s);
+        s.decode = larger(s.decode, u->decode_s);
+    }
+    return s;
+}
+
+static void add_count(struct buf *out, const char *key, uint64_t v)
+{
+    buf_addf(out, "\"%s\":%llu,", key, (unsigned long long)v);
+}
+
+/* The keys are the times' names with `end` after them. */
+static void add_times(struct buf *out, const struct sums *s, const char *end)
+{
+    buf_addf(out, "\"queue%s\":", end);
+    http_json_fixed(out, s->queue);
+    buf_addf(out, ",\"prefill%s\":", end);
+    http_json_fixed(out, s->prefill);
+    buf_addf(out, ",\"decode%s\":", end);
+    http_json_fixed(out, s->decode);
+}
+
+/* Of the first prompt: where what was cached ends, and why. */
+static void add_miss(struct buf *out, const struct request_usage *u)
+{
+    buf_adds(out, "\"cache_miss\":");
+    if (u->miss == MISS_NONE)
+        buf_adds(out, "null,");
+    else
+        buf_addf(out, "{\"at\":%u,\"cause\":\"%s\"},", u->cached_tokens, cache_miss_name(u->miss));
+}
+
+static void add_feature(struct buf *out, const char *key, const struct plan_feature *f)
+{
+    buf_addf(out, "\"%s\":{\"on\":%s,\"why\":", key, f->on ? "true" : "false");
+    http_json_cstr(out, f->why);
+    buf_adds(out, "}");
+}
+
+static void add_plan(struct buf *out, const struct plan *p)
+{
+    buf_adds(out, ",\"plan\":{\"prefix_cache\":{");
+    add_feature(out, "match", &p->match);
+    buf_adds(out, ",");
+    add_feature(out, "publish", &p->publish);
+    buf_adds(out, "},");
+    add_feature(out, "skip_head", &p->skip_head);
+    buf_adds(out, "}");
+}
+
+/* Nothing proposes tokens in this version, and nothing is relaxed: every token was chosen by a sampler. */
+static const char sources[] = "\"relaxed\":[],\"by_source\":{\"grammar\":{},\"grammar_likely\":{},\"template\":{},"
+                              "\"echo\":{},\"ngram\":{},\"draft\":{}},";
+
+void openai_usage(const struct reply *r, struct buf *out)
+{
+    const struct sums s = add_up(r);
+    const struct request_result *first = &r->parts[0].result;
+    buf_adds(out, "{");
+    add_count(out, "prompt_tokens", s.prompt);
+    add_count(out, "completion_tokens", s.completion);
+    add_count(out, "total_tokens", s.prompt + s.completion);
+    buf_addf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%llu},\"ffwd\":{", (unsigned long long)s.cached);
+    add_count(out, "sampled", s.sampled);
+    add_count(out, "steps", s.steps);
+    add_count(out, "head_positions", s.heads);
+    add_count(out, "replayed_ids", s.replayed);
+    buf_adds(out, sources);
+    add_miss(out, &first->usage);
+    add_count(out, "preemptions", s.preemptions);
+    add_count(out, "seed", r->job.sampling.seed);
+    add_times(out, &s, "_s");
+    buf_adds(out, ",\"seconds\":{");
+    add_times(out, &s, "");
+    buf_adds(out, ",\"grammar\":0}");
+    if (r->job.plan)
+        add_plan(out, &first->plan);
+    buf_adds(out, "}}");
+}

@@ -1,0 +1,47 @@
+/*
+ * salt: who shares prefixes with whom.
+ *
+ * Prefixes are shared between equal salts. A client names its own; with cache_per_key the key that it authenticates with
+ * goes in too, and both are hashed together so that the key itself is kept nowhere and nobody can choose a salt that
+ * stands for somebody else's key.
+ */
+#include <sha2.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/private.h"
+
+_Static_assert(SHA256_DIGEST_LENGTH <= LIMIT_SALT, "a hash is a salt");
+
+/* The key in "Bearer KEY", or the header as it is; "" without one. */
+static const char *bearer(const struct http_call *call)
+{
+    const char *s = http_header(call, "Authorization");
+    if (!s)
+        return "";
+    if (strncasecmp(s, "bearer ", 7) == 0)
+        s += 7;
+    while (*s == ' ')
+        s++;
+    return s;
+}
+
+size_t server_salt(const struct http_call *call, struct server_name asked, char *to)
+{
+    const struct server *srv = call->app;
+    if (!srv->cache_per_key) {
+        if (asked.n)
+            memcpy(to, asked.s, asked.n);
+        return asked.n;
+    }
+    const char *key = bearer(call);
+    const uint64_t n = strlen(key);
+    SHA2_CTX hash;
+    SHA256Init(&hash);
+    SHA256Update(&hash, (const uint8_t *)&n, sizeof n);
+    SHA256Update(&hash, (const uint8_t *)key, n);
+    if (asked.n)
+        SHA256Update(&hash, (const uint8_t *)asked.s, asked.n);
+    SHA256Final((uint8_t *)to, &hash);
+    return SHA256_DIGEST_LENGTH;
+}

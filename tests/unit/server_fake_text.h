@@ -1,0 +1,139 @@
+/* server_fake_text: the text library's place below a real server: a token is a byte, a template shows the first message. */
+#ifndef TESTS_SERVER_FAKE_TEXT_H
+#define TESTS_SERVER_FAKE_TEXT_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "text/text.h"
+
+static char all_bytes[256]; /* each at its own index */
+struct chat_template {
+    int unused;
+};
+
+/* To be called first by main(). */
+static inline void fake_init(void)
+{
+    for (int i = 0; i < 256; i++)
+        all_bytes[i] = (char)i;
+}
+
+size_t tok_vocab(const struct tok *t)
+{
+    (void)t;
+    return 256;
+}
+
+bool tok_is_eos(const struct tok *t, tok_id id)
+{
+    (void)t;
+    return id == 0;
+}
+
+const tok_id *tok_eos(const struct tok *t, size_t *n)
+{
+    static const tok_id end = 0;
+    (void)t;
+    *n = 1;
+    return &end;
+}
+
+const char *tok_bytes(const struct tok *t, tok_id id, size_t *n)
+{
+    (void)t;
+    *n = 1;
+    return &all_bytes[id];
+}
+
+enum tok_kind tok_kind_of(const struct tok *t, tok_id id)
+{
+    (void)t;
+    return id == 0 ? TOK_CONTROL : TOK_NORMAL;
+}
+
+enum status tok_decode(const struct tok *t, const tok_id *ids, size_t count, bool special, char **text, size_t *n,
+                       struct err *e)
+{
+    (void)t;
+    (void)special;
+    (void)e;
+    *text = malloc(count + 1);
+    for (size_t i = 0; i < count; i++)
+        (*text)[i] = (char)ids[i];
+    *n = count;
+    return ST_OK;
+}
+
+void text_free(char *text, size_t n)
+{
+    (void)n;
+    free(text);
+}
+
+enum status tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags, tok_id **ids, size_t *count,
+                       struct err *e)
+{
+    (void)t;
+    (void)flags;
+    (void)e;
+    *ids = calloc(n + 1, sizeof **ids);
+    *count = n;
+    for (size_t i = 0; i < n; i++)
+        (*ids)[i] = (unsigned char)text[i];
+    return ST_OK;
+}
+
+void tok_ids_free(tok_id *ids, size_t count)
+{
+    (void)count;
+    free(ids);
+}
+
+enum status chat_template_new(struct chat_template **out, const char *source, size_t n, struct err *e)
+{
+    (void)source;
+    (void)n;
+    (void)e;
+    *out = calloc(1, sizeof **out);
+    return ST_OK;
+}
+
+void chat_template_free(struct chat_template *c)
+{
+    free(c);
+}
+
+/* The prompt is the first message's content. */
+enum status chat_template_render(const struct chat_template *c, const struct tok *t, const char *vars, size_t n,
+                                 int64_t unix_time, struct text_rendering *out, struct err *e)
+{
+    (void)c;
+    (void)t;
+    (void)unix_time;
+    if (memmem(vars, n, "\"fuel\"", 6))
+        return err_set(e, ST_TOO_LONG, "messages", "the chat template did not end within its limit of steps");
+    json_t *v = json_loadb(vars, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    const json_t *text = json_object_get(json_array_get(json_object_get(v, "messages"), 0), "content");
+    bool ok = json_is_string(text) && json_string_length(text);
+    *out = (struct text_rendering){.n = ok ? json_string_length(text) : 1};
+    out->text = malloc(out->n + 1);
+    memcpy(out->text, ok ? json_string_value(text) : "?", out->n + 1);
+    json_decref(v);
+    return ST_OK;
+}
+
+void text_rendering_release(struct text_rendering *r)
+{
+    free(r->text);
+}
+
+enum status tok_encode_rendering(const struct tok *t, const struct text_rendering *r, tok_id **ids, size_t *count,
+                                 struct err *e)
+{
+    return tok_encode(t, r->text, r->n, 0, ids, count, e);
+}
+
+#endif
