@@ -206,7 +206,8 @@ FIELDS = """model messages prompt temperature top_p top_k min_p repetition_penal
 top_logprobs n tools tool_choice parallel_tool_calls response_format chat_template_kwargs user best_of echo suffix
 ignore_eos presence_penalty frequency_penalty logit_bias modalities store unknown repeat_penalty repeat_last_n dry_multiplier
 dry_base dry_allowed_length dry_penalty_last_n dry_sequence_breakers typical_p xtc_probability xtc_threshold top_n_sigma
-mirostat mirostat_tau mirostat_eta dynatemp_range dynatemp_exponent samplers min_tokens""".split()
+mirostat mirostat_tau mirostat_eta dynatemp_range dynatemp_exponent samplers min_tokens
+priority cache_salt prompt_cache_key ffwd""".split()
 
 
 def places(value, path=()):

@@ -76,9 +76,9 @@ def test_health_says_stopping_while_a_stream_goes_on(own):
     s = own()
     kept = http.client.HTTPConnection(s.host, s.port, timeout=10)
     assert health(s, kept)[0] == 200
-    stream = Stream(s, max_tokens=500)
+    stream = Stream(s, max_tokens=300)
     s.process.send_signal(signal.SIGTERM)
-    said = stopping_within(s, 0.5)
+    said = stopping_within(s, 2)
     assert said == {"status": "stopping", "running": 1, "waiting": 0}
     status, _, headers = health(s, kept)  # a connection from before
     assert status == 503 and headers["Connection"] == "close"
@@ -139,7 +139,7 @@ def test_a_second_signal_ends_it(own):
     s = own()
     stream = Stream(s)
     s.process.send_signal(signal.SIGTERM)
-    stopping_within(s, 0.5)
+    stopping_within(s, 2)
     s.process.send_signal(signal.SIGTERM)  # sent on twice by a parent: one wish
     time.sleep(0.7)
     assert s.process.poll() is None
