@@ -250,8 +250,7 @@ def test_pc8_an_agent_pays_for_new_tokens_only(server):
     for step in range(2, 7):
         r = chat(server, messages, max_tokens=40, temperature=1.5, seed=step, ignore_eos=True, cache_salt="agent")
         if step > 2:
-            # what was fed before, but for the last id and the block that was not full
-            assert cached(r) >= before - 32, (step, r.usage)
+            assert cached(r) >= before - 3, (step, r.usage)  # all that was fed before; three ids are not worth a copy
             assert nothing_is_amiss(r)
         before = r.usage.total_tokens - 1
         messages += [r.choices[0].message.model_dump(exclude_none=True), user(f"Step {step}.")]

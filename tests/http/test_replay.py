@@ -3,8 +3,8 @@ import pytest
 
 from test_ffwd import cached, chat, extra, user
 
+FEW = 3  # so many ids at the end of what is kept are fed again rather than copied
 QUESTION = user("Tell me a story about a lighthouse, a whale and a clock that runs backwards.")
-BLOCK = 32  # a block that is not full is not kept
 
 
 def first_turn(server, seed, salt, **more):
@@ -51,7 +51,7 @@ def test_the_second_turn_is_served_from_the_first_ones_ids(server, turns, name):
                "session": {"ffwd": {"session": f"session-{seed}"}}}[name]
         r = next_turn(server, reply, salt, **how)
         assert extra(r)["replayed_ids"] == reply.usage.completion_tokens
-        assert cached(r) >= fed - fed % BLOCK - BLOCK + 1 and cached(r) >= fed - BLOCK
+        assert cached(r) >= fed - FEW
 
 
 def test_without_a_name_the_text_is_encoded_as_always(server, turns):
@@ -86,7 +86,7 @@ def test_ids_add_up_over_turns(server):
         assert said["id"].startswith("msg_")
         if "\ufffd" not in "".join(m["content"] for m in messages):
             assert usage.model_extra["ffwd"]["replayed_ids"] == made
-            assert usage.prompt_tokens_details.cached_tokens >= before - BLOCK
+            assert usage.prompt_tokens_details.cached_tokens >= before - FEW
         made += usage.completion_tokens
         before = usage.total_tokens - 1
         messages += [said, user("Go on.")]
