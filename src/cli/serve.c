@@ -162,6 +162,7 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .model = o->model_name ? o->model_name : name,
                               .strict_model = o->strict_model,
                               .cache_per_key = o->cache_per_key,
+                              .no_replay = o->no_prefix_cache, /* without kept prefixes it would bring nothing */
                               .deadline_s = o->deadline,
                               .version = FFWD_VERSION,
                               .isa = m->ops->name};

@@ -12,7 +12,7 @@ struct server {
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = none */
-    struct server_replay *replay; /* owned */
+    struct server_replay *replay; /* owned; NULL = none */
     char *model;             /* owned */
     const char *version, *isa;
     bool strict_model, cache_per_key;

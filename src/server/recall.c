@@ -45,7 +45,7 @@ void server_recall(struct server_replay *store, const struct tok *tok, uint32_t 
 {
     struct server_record *found[LIMIT_REPLAY_CANDIDATES];
     size_t count = 0;
-    for (uint32_t i = 0; i < job->lookups_n; i++)
+    for (uint32_t i = 0; i < job->lookups_n && store; i++)
         server_replay_find(store, job->salt, job->lookups[i], found, &count, LIMIT_REPLAY_CANDIDATES);
     for (uint32_t i = 0; i < job->prompts_n && count; i++) {
         struct reply_prompt *p = &job->prompts[i];
@@ -57,14 +57,15 @@ void server_recall(struct server_replay *store, const struct tok *tok, uint32_t 
         if (best && (longer <= p->n || longer + job->max_tokens < context))
             replay(best, &at, p);
     }
-    server_replay_drop(store, found, count);
+    if (count)
+        server_replay_drop(store, found, count);
 }
 
 void server_remember(struct server_replay *store, struct server_name salt, const struct server_name *names,
                      size_t names_n, const struct reply_prompt *prompt, const tok_id *reply, size_t n)
 {
     size_t all = prompt->n + n;
-    if (all > LIMIT_REPLAY_IDS)
+    if (!store || all > LIMIT_REPLAY_IDS)
         return;
     tok_id *ids = malloc(all * sizeof *ids);
     bool *generated = malloc(all * sizeof *generated);

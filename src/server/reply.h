@@ -62,6 +62,8 @@ MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job 
 
 /* ---- generated ids of earlier turns (recall.c) ---- */
 
+/* `store` may be NULL: then nothing is replayed or kept. */
+
 /* Puts the ids that were really generated into the prompts that were encoded from text, as far as an earlier reply that
  * the request names spells the same (chat.h). `context`: longest sequence. */
 void server_recall(struct server_replay *store, const struct tok *tok, uint32_t context, struct reply_job *job);

@@ -87,7 +87,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     json_object_seed(0); /* otherwise done on first use, by two threads at once */
     signal(SIGPIPE, SIG_IGN);
     enum status st = server_sets_init(s, e);
-    if (st == ST_OK)
+    if (st == ST_OK && !cfg->no_replay)
         st = server_replay_new(&s->replay, e);
     if (st == ST_OK)
         st = start_http(s, cfg, host, e);

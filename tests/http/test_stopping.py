@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -168,7 +169,12 @@ def test_the_log_file_is_opened_anew(own, tmp_path):
     while "cannot open the log file" not in moved.read_text():
         assert time.monotonic() < until
         time.sleep(0.01)
-    assert health(s)[0] == 200 and s.stop() == 0
+    assert health(s)[0] == 200 and post_raw(s, COMPLETIONS, body(max_tokens=1))[0] == 200
+    assert post_raw(s, "/no/such\n/address", b"{}")[0] >= 400
+    assert s.stop() == 0
+    lines = moved.read_text().splitlines()
+    assert any(re.search(r"Z POST /v1/completions 200 cmpl-[0-9a-f]{24} \d+\.\d{3} s$", line) for line in lines), lines
+    assert not any("/health" in line or "such" in line for line in lines)
     assert moved.read_text().endswith(" stopped\n")
 
 

@@ -255,6 +255,17 @@ static void test_replay_by_name(void **state)
     stop(&l);
 }
 
+static void test_without_replay(void **state)
+{
+    (void)state;
+    struct live l = {0};
+    struct server_config cfg = {.no_replay = true, .idle_s = 1, .request_s = 2};
+    start_with(&l, &cfg);
+    expect(post(&l, COMPLETIONS, "{\"prompt\":\"hi\",\"prompt_cache_key\":\"k\"}"), 200, NULL);
+    expect_replayed(post(&l, COMPLETIONS, "{\"prompt\":\"" TURN_TWO "\",\"prompt_cache_key\":\"k\"}"), 0);
+    stop(&l);
+}
+
 /* A reply that failed, or whose client left, is not remembered; each choice of a reply is. */
 static void test_what_is_remembered(void **state)
 {
@@ -411,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_echo_streamed),
         cmocka_unit_test(test_echo_alone),
         cmocka_unit_test(test_replay_by_name),
+        cmocka_unit_test(test_without_replay),
         cmocka_unit_test(test_what_is_remembered),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_rows),

@@ -42,6 +42,7 @@ static void queue(struct http_call *call, int status, struct MHD_Response *r, co
         add_header(r, MHD_HTTP_HEADER_ALLOW, call->allow);
     if (http_stopping(call->http))
         add_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    call->status = status;
     call->replied = MHD_queue_response(call->conn, (unsigned)status, r);
     MHD_destroy_response(r);
 }

@@ -44,6 +44,7 @@ static enum MHD_Result finish_call(struct http_call *call)
     http_keeper_deadline(h->keeper, call->slot, 0);
     (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     call->counted = true;
+    call->arrived = clock_ns();
     atomic_fetch_add(&h->under_way, 1);
     if (http_stopping(h) && !(call->route && call->route->while_stopping)) {
         (void)err_set(&e, ST_CANCELLED, "", "the server is stopping");
@@ -74,15 +75,26 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
     return finish_call(call);
 }
 
+/* One line for a request that is over. Nothing in it comes from the client. What watches the server has none. */
+static void log_call(const struct http_call *call, enum MHD_RequestTerminationCode why)
+{
+    const struct http_route *r = call->route;
+    if (!call->counted || (r && r->while_stopping))
+        return;
+    log_line(LOG_INFO, "%s %s %d %s %.3f s%s", r ? r->method : "-", r ? r->path : "-", call->status,
+             call->id[0] ? call->id : "-", (double)(clock_ns() - call->arrived) * 1e-9,
+             why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : ", the client left");
+}
+
 static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode why)
 {
     struct http *h = cls;
     struct http_call *call = *con_cls;
     (void)conn;
-    (void)why;
     if (!call)
         return;
     *con_cls = NULL;
+    log_call(call, why);
     if (call->release)
         call->release(call);
     http_drop_body(call);
