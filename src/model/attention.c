@@ -1,17 +1,18 @@
 /*
  * attention: which worker computes what.
  *
- * Queries of a span are cut into tiles that share their loads of K and V. A tile of a long span is one task, which folds
- * its partials as it goes. A short span over a long past (decoding) would leave workers idle, so its partials become
- * several tasks that leave their results in memory, and the fold happens afterwards. Both fold the same partials in the
- * same order: the bits do not tell which way was taken.
+ * Queries of a span are cut into tiles that share their loads of K and V. A tile is one task for each KV head, which folds
+ * its partials as it goes, as long as there are enough of them to keep all workers busy to the end. A tile that is a
+ * large part of the step's attention (decoding over a long past, or the chunk of a prompt beside rows that decode) would
+ * leave workers idle, so its partials become several tasks that leave their results in memory, and the fold happens
+ * afterwards. Both fold the same partials in the same order: the bits do not tell which way was taken.
  */
 #include <string.h>
 
 #include "model/run.h"
 
 #define TILE_TOKENS 16u /* queries of a tile, fewer where many heads share a KV head */
-#define SPLIT_SPAN 4u   /* spans up to this length are split */
+#define TASKS_EACH 6u   /* a task is at most this part of what each worker has to do */
 #define SPLIT_TASKS 65536u /* with this many tasks nobody is idle anyway, and a pool takes no more than POOL_TASKS */
 
 static uint32_t group_heads(const struct model *m)
@@ -46,21 +47,32 @@ struct planner {
     struct model_run *r;
     struct attn_plan *plan;
     uint32_t window, split_tokens;
+    uint64_t most; /* queries × partials a task may have before it is split */
     size_t acc_used;
 };
 
-static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t n, bool split)
+/* The partials that queries [pos, pos + n) look at. */
+static void partials(const struct planner *p, uint64_t pos, uint32_t n, uint64_t *part0, uint64_t *part1)
+{
+    uint64_t from = p->window && pos + 1 > p->window ? pos + 1 - p->window : 0;
+    *part0 = from / KERN_PARTIAL;
+    *part1 = (pos + n - 1) / KERN_PARTIAL + 1;
+}
+
+/* No more tasks than attention_max_tasks() counts: those of all split tiles together are at most 2 TASKS_EACH × workers,
+ * since a task has at least half of p->most, and two more for each tile and KV head, where partials do not divide. */
+static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t n)
 {
     struct model_run *r = p->r;
     const struct model *m = r->m;
-    uint64_t pos = r->pos[first], from = p->window && pos + 1 > p->window ? pos + 1 - p->window : 0;
-    uint64_t part0 = from / KERN_PARTIAL, part1 = (pos + n - 1) / KERN_PARTIAL + 1;
+    uint64_t part0, part1;
+    partials(p, r->pos[first], n, &part0, &part1);
     uint32_t workers = (uint32_t)pool_size(r->pool), parts = (uint32_t)(part1 - part0), step = parts;
     float *acc = NULL;
     size_t part_floats = (size_t)n * group_heads(m) * acc_floats(m), head_stride = parts * part_floats;
-    if (split && parts > 1 && workers > 1 && p->split_tokens + n <= SPLIT_TOKENS
-        && p->plan->n_tasks + (uint64_t)m->info.kv_heads * 2 * workers <= SPLIT_TASKS) {
-        step = (parts + 2 * workers - 1) / (2 * workers);
+    if (parts > 1 && workers > 1 && (uint64_t)parts * n > p->most && p->split_tokens + n <= SPLIT_TOKENS
+        && p->plan->n_tasks + (uint64_t)m->info.kv_heads * parts <= SPLIT_TASKS) {
+        step = p->most > n ? (uint32_t)(p->most / n) : 1;
         acc = r->split_acc + p->acc_used;
         p->acc_used += head_stride * m->info.kv_heads;
         p->split_tokens += n;
@@ -79,17 +91,30 @@ static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t
             };
 }
 
+/* Queries × partials of the step, over all KV heads. */
+static uint64_t total_work(const struct planner *p)
+{
+    const struct model_run *r = p->r;
+    uint64_t work = 0, part0, part1;
+    for (uint32_t s = 0, first = 0; s < r->n_spans; first += r->spans[s++].n) {
+        partials(p, r->pos[first], r->spans[s].n, &part0, &part1);
+        work += (part1 - part0) * r->spans[s].n;
+    }
+    return work * r->m->info.kv_heads;
+}
+
 void attention_plan(struct model_run *r)
 {
     const struct model_info *in = &r->m->info;
     for (uint32_t g = 0; g < in->kv_groups; g++) {
         struct planner p = {.r = r, .plan = &r->plan[g], .window = in->kv_group[g].window};
         p.plan->n_tasks = p.plan->n_splits = 0;
+        p.most = total_work(&p) / (TASKS_EACH * (uint64_t)pool_size(r->pool));
         uint32_t first = 0, tile = tile_tokens(r->m);
         for (uint32_t s = 0; s < r->n_spans; s++) {
             uint32_t n = r->spans[s].n;
             for (uint32_t t = 0; t < n; t += tile)
-                plan_tile(&p, s, first + t, n - t < tile ? n - t : tile, n <= SPLIT_SPAN);
+                plan_tile(&p, s, first + t, n - t < tile ? n - t : tile);
             first += n;
         }
     }

@@ -48,6 +48,22 @@ static void histogram(struct buf *out, const char *name, const char *help, const
     buf_addf(out, "%s_count %" PRIu64 "\n", name, below);
 }
 
+/* What the scheduler plans with. */
+static void costs(const struct engine_cost *c, struct buf *out)
+{
+    about(out, PREFIX "predicted_step_seconds", "gauge", "What a step of so many tokens is predicted to take at depth 0.");
+    for (uint32_t i = 0; i < c->n; i++) {
+        buf_addf(out, PREFIX "predicted_step_seconds{tokens=\"%u\"}", c->point[i].tokens);
+        value(out, c->point[i].ms * 1e-3);
+    }
+    about(out, PREFIX "predicted_head_seconds", "gauge", "What the logits of a position are predicted to take.");
+    buf_adds(out, PREFIX "predicted_head_seconds");
+    value(out, c->head_ms * 1e-3);
+    about(out, PREFIX "predicted_attention_seconds", "gauge", "What a million keys, over all layers, are predicted to take.");
+    buf_adds(out, PREFIX "predicted_attention_seconds");
+    value(out, c->attention_ms * 1e-3);
+}
+
 static void load(const struct server *srv, struct buf *out)
 {
     uint32_t running, waiting;
@@ -62,6 +78,7 @@ static void load(const struct server *srv, struct buf *out)
     about(out, PREFIX "kv_cache_usage_perc", "gauge", "Part of the KV blocks that running requests hold, 0 to 1.");
     buf_adds(out, PREFIX "kv_cache_usage_perc");
     value(out, (double)v.kv.used / v.kv.blocks);
+    costs(&v.cost, out);
 }
 
 static void finished(struct buf *out, const struct engine_stats *s)
