@@ -11,7 +11,7 @@
 
 #define MOST_TOKENS 1024u /* in two rows of LIMIT_SPAN */
 #define DEPTH 1024u       /* positions before the ids that the attention term is measured with */
-#define DEEP_TOKENS 32u
+#define DEEP_TOKENS 32u   /* of a chunk of a prompt there */
 #define HEADS 4u
 #define REPS 7
 #define ENOUGH_S 1.5 /* of repetitions of one point, once there was one */
@@ -23,6 +23,7 @@ _Static_assert(POINTS <= ENGINE_COST_POINTS && MOST_TOKENS == 2 * LIMIT_SPAN, "t
 
 struct sweep {
     struct direct d;
+    uint32_t row; /* ids a row takes at most */
     const struct kern_ops *ops;
     tok_id ids[MOST_TOKENS];
 };
@@ -40,9 +41,9 @@ static enum status time_forward(struct sweep *s, uint32_t n, double *ms, struct 
 {
     struct model_span spans[2];
     uint32_t used = 0;
-    for (uint32_t at = 0; at < n; at += LIMIT_SPAN, used++) {
+    for (uint32_t at = 0; at < n; at += s->row, used++) {
         spans[used] = (struct model_span){.seq = &s->d.seq[used], .ids = s->ids + at,
-                                          .n = n - at < LIMIT_SPAN ? n - at : LIMIT_SPAN};
+                                          .n = n - at < s->row ? n - at : s->row};
         TRY(kv_seq_reserve(spans[used].seq, spans[used].n, e));
     }
     double t = clock_seconds();
@@ -87,39 +88,47 @@ static enum status measure(struct sweep *s, uint32_t n, double *ms, struct err *
 
 /* --- the sweep ------------------------------------------------------------------------------------------------------- */
 
-/* What 32 ids take longer after `depth` positions than after none, per million keys they look at. */
-static enum status measure_attention(struct sweep *s, uint32_t depth, double *ms_per_mkey, struct err *e)
+/* What n ids take longer after `depth` positions than after none, per million keys they look at. */
+static double per_mkey(const struct sweep *s, uint32_t depth, uint32_t n, double flat, double deep)
 {
-    double flat, deep;
+    double keys = engine_cost_keys(s->d.info, depth, n) - engine_cost_keys(s->d.info, 0, n);
+    return fmax((deep - flat) / fmax(keys * 1e-6, 1e-9), 1e-6);
+}
+
+static enum status measure_attention(struct sweep *s, uint32_t depth, struct engine_cost *c, struct err *e)
+{
+    double flat, deep, flat1, deep1;
     uint32_t last;
     TRY(measure(s, DEEP_TOKENS, &flat, e));
+    TRY(measure(s, 1, &flat1, e));
     for (uint32_t at = 0; at < depth; at += MOST_TOKENS)
         TRY(direct_feed(&s->d, 0, s->ids, depth - at < MOST_TOKENS ? depth - at : MOST_TOKENS, &last, e));
     TRY(measure(s, DEEP_TOKENS, &deep, e));
-    double keys = engine_cost_keys(s->d.info, depth, DEEP_TOKENS) - engine_cost_keys(s->d.info, 0, DEEP_TOKENS);
-    *ms_per_mkey = fmax((deep - flat) / fmax(keys * 1e-6, 1e-9), 1e-6);
+    TRY(measure(s, 1, &deep1, e));
+    c->attention_ms = per_mkey(s, depth, DEEP_TOKENS, flat, deep);
+    c->decode_attention_ms = per_mkey(s, depth, 1, flat1, deep1);
     kv_seq_clear(&s->d.seq[0]);
     return ST_OK;
 }
 
 static enum status sweep(struct sweep *s, uint32_t context, struct engine_cost *c, struct err *e)
 {
-    uint32_t most = 2 * (context < LIMIT_SPAN ? context : LIMIT_SPAN);
+    s->row = context < LIMIT_SPAN ? context : LIMIT_SPAN;
     *c = (struct engine_cost){.n = 0};
     for (uint32_t i = 0; i < MOST_TOKENS; i++)
         s->ids[i] = direct_random_id(&s->d, 1, i);
     uint32_t depth = context > DEEP_TOKENS ? context - DEEP_TOKENS : 0;
     depth = depth < DEPTH ? depth : DEPTH;
     cli_progress("measuring attention");
-    c->attention_ms = 1e-6;
+    c->attention_ms = c->decode_attention_ms = 1e-6;
     if (depth)
-        TRY(measure_attention(s, depth, &c->attention_ms, e));
-    for (uint32_t i = 0; i < POINTS && tokens_of[i] <= most; i++) {
+        TRY(measure_attention(s, depth, c, e));
+    for (uint32_t i = 0; i < POINTS && tokens_of[i] <= 2 * s->row; i++) {
         double ms, keys = 0;
         cli_progress("measuring steps of %u tokens", tokens_of[i]);
         TRY(measure(s, tokens_of[i], &ms, e));
-        for (uint32_t at = 0; at < tokens_of[i]; at += LIMIT_SPAN) /* the ids look at each other, too */
-            keys += engine_cost_keys(s->d.info, 0, tokens_of[i] - at < LIMIT_SPAN ? tokens_of[i] - at : LIMIT_SPAN);
+        for (uint32_t at = 0; at < tokens_of[i]; at += s->row) /* the ids look at each other, too */
+            keys += engine_cost_keys(s->d.info, 0, tokens_of[i] - at < s->row ? tokens_of[i] - at : s->row);
         ms = fmax(ms - c->attention_ms * keys * 1e-6, ms * 0.1);
         if (c->n && ms < c->point[c->n - 1].ms)
             ms = c->point[c->n - 1].ms; /* noise */
@@ -158,13 +167,14 @@ json_t *curve_json(const struct engine_cost *c)
     for (uint32_t i = 0; i < c->n; i++)
         json_array_append_new(points, json_pack("{s:I, s:f}", "tokens", (json_int_t)c->point[i].tokens, "ms",
                                                 c->point[i].ms));
-    return json_pack("{s:o, s:f, s:f}", "points", points, "head_ms_per_position", c->head_ms, "attention_ms_per_mkey",
-                     c->attention_ms);
+    return json_pack("{s:o, s:f, s:f, s:f}", "points", points, "head_ms_per_position", c->head_ms,
+                     "attention_ms_per_mkey", c->attention_ms, "decode_attention_ms_per_mkey", c->decode_attention_ms);
 }
 
 static enum status parse(const json_t *root, struct engine_cost *c, struct err *e)
 {
-    const json_t *points = json_object_get(root, "points"), *attention = json_object_get(root, "attention_ms_per_mkey");
+    const json_t *points = json_object_get(root, "points"), *attention = json_object_get(root, "attention_ms_per_mkey"),
+                 *decode = json_object_get(root, "decode_attention_ms_per_mkey");
     *c = (struct engine_cost){.frozen = true, .attention_ms = 1e-6};
     if (!json_is_array(points) || json_array_size(points) > ENGINE_COST_POINTS)
         return err_set(e, ST_ARGUMENT, "points", "points must be an array of at most %u points", ENGINE_COST_POINTS);
@@ -178,6 +188,7 @@ static enum status parse(const json_t *root, struct engine_cost *c, struct err *
     c->head_ms = json_number_value(json_object_get(root, "head_ms_per_position"));
     if (attention)
         c->attention_ms = json_number_value(attention);
+    c->decode_attention_ms = decode ? json_number_value(decode) : c->attention_ms;
     return engine_cost_check(c, e);
 }
 

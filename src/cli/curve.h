@@ -3,7 +3,7 @@
  * freezes it: then scheduling depends on no clock.
  *
  * The file is the object that `info --cost --json` prints; of it, "points" ([{tokens, ms}], ascending) and
- * "head_ms_per_position" must be there, "attention_ms_per_mkey" may.
+ * "head_ms_per_position" must be there, "attention_ms_per_mkey" and "decode_attention_ms_per_mkey" may.
  */
 #ifndef CLI_CURVE_H
 #define CLI_CURVE_H

@@ -27,7 +27,8 @@ static const struct opt_verb verb = {
     "info",
     "Says which kernels are used and why, what memory there is, and, with -m, what the model looks like and what its "
     "metadata says. JSON: {version, isa, why, threads, memory, libraries, model, metadata}; with --cost {points: "
-    "[{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, model, isa, threads}.",
+    "[{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, decode_attention_ms_per_mkey, model, isa, "
+    "threads}.",
     "[-m FILE] [--cost] [--json]", opts, sizeof opts / sizeof *opts};
 
 #define SHOWN 100 /* characters of a metadata value in the plain output */
@@ -120,7 +121,8 @@ static void print_curve(const struct engine_cost *c)
     printf("tokens        ms   ms/token\n");
     for (uint32_t i = 0; i < c->n; i++)
         printf("%6u %9.3f %10.3f\n", c->point[i].tokens, c->point[i].ms, c->point[i].ms / c->point[i].tokens);
-    printf("head: %.3f ms a position; attention: %.3f ms a million keys (all layers)\n", c->head_ms, c->attention_ms);
+    printf("head: %.3f ms a position; attention, a million keys (all layers): prefill %.3f ms, decode %.3f ms\n",
+           c->head_ms, c->attention_ms, c->decode_attention_ms);
 }
 
 static int print_cost(const struct api_model *m, bool json)

@@ -38,7 +38,7 @@ void engine_last_step(const struct engine *en, double *predicted_ms, double *bud
     *budget_ms = en->step.budget_ms;
 }
 
-uint32_t engine_kv_unused(const struct engine *en)
+uint32_t engine_kv_available(const struct engine *en)
 {
     return kv_pool_available(en->kv, 0);
 }
@@ -80,6 +80,14 @@ static enum status check_request(const struct engine *en, const struct request *
         return err_set(e, ST_NEVER_FITS, "max_tokens",
                        "the prompt has %u tokens and max_tokens is %u, the context holds %u together", rq->prompt_n,
                        rq->max_tokens, context);
+    struct plan_room room = {.whole = kv_blocks(rq->prompt_n + rq->max_tokens), .alone = true};
+    for (uint32_t g = 0; g < en->net.kv_groups; g++) {
+        room.all = en->kv_blocks[g];
+        if (!en->net.kv_group[g].window && plan_admit(&room) == PLAN_NEVER)
+            return err_set(e, ST_NEVER_FITS, rq->max_tokens ? "max_tokens" : "prompt",
+                           "%u tokens of prompt and %u of reply take %llu blocks of keys and values, there are %llu",
+                           rq->prompt_n, rq->max_tokens, (unsigned long long)room.whole, (unsigned long long)room.all);
+    }
     TRY(sample_check(&rq->sampling, en->net.vocab, e));
     if (rq->max_tokens && rq->sampling.min_tokens > rq->max_tokens)
         return err_set(e, ST_ARGUMENT, "min_tokens", "min_tokens is %u, but max_tokens is %u", rq->sampling.min_tokens,

@@ -3,10 +3,16 @@
 
 #include <math.h>
 
-#define RATE 0.1        /* weight of a new observation once there were ten */
-#define OUTLIER 4.0     /* a step that took this many times longer or shorter than predicted counts as this */
+#define RATE 0.1       /* of an error, corrected at each step once there were some */
+#define DRIFT 0.002    /* of the way to what is observed elsewhere, for points without news */
+#define CLIP 2.0       /* a step that took this many times longer than predicted counts as this: the machine slept */
+#define FACTOR_MOST 64.0
+#define WEIGHT_MOST 100.0
 #define KEYS_UNIT 1e6
-#define ATTENTION_SHARE 0.125 /* of the int8 rate, in a first guess: products of attention are f32 and read its keys */
+/* Of the int8 rate, in a first guess: the real pass does other things as well, and attention works in f32. */
+#define PASS_SHARE 0.6
+#define KEYS_SHARE 0.25
+#define DECODE_SHARE 0.1
 
 static const uint32_t default_tokens[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
 #define DEFAULT_POINTS (sizeof default_tokens / sizeof *default_tokens)
@@ -21,11 +27,12 @@ void engine_cost_guess(struct engine_cost *c, const struct model_info *info, con
     for (uint32_t i = 0; i < DEFAULT_POINTS; i++) {
         uint32_t n = default_tokens[i];
         c->point[i].tokens = n;
-        c->point[i].ms = fmax(1e3 * (body_bytes / m->bytes_per_s + n * body_macs / m->macs_per_s), 1e-6);
+        c->point[i].ms = fmax(1e3 * (body_bytes / m->bytes_per_s + n * body_macs / (PASS_SHARE * m->macs_per_s)), 1e-6);
     }
     c->head_ms = fmax(1e3 * ((bytes - body_bytes) / m->bytes_per_s + head_macs / m->macs_per_s), 1e-6);
     double per_key = 2.0 * info->heads * info->head_dim;
-    c->attention_ms = fmax(1e3 * KEYS_UNIT * per_key / (ATTENTION_SHARE * m->macs_per_s), 1e-6);
+    c->attention_ms = fmax(1e3 * KEYS_UNIT * per_key / (KEYS_SHARE * m->macs_per_s), 1e-6);
+    c->decode_attention_ms = fmax(1e3 * KEYS_UNIT * per_key / (DECODE_SHARE * m->macs_per_s), 1e-6);
 }
 
 static bool positive(double x)
@@ -49,12 +56,10 @@ enum status engine_cost_check(const struct engine_cost *c, struct err *e)
         return err_set(e, ST_ARGUMENT, "head_ms_per_position", "head_ms_per_position must be a positive number");
     if (!positive(c->attention_ms))
         return err_set(e, ST_ARGUMENT, "attention_ms_per_mkey", "attention_ms_per_mkey must be a positive number");
+    if (!positive(c->decode_attention_ms))
+        return err_set(e, ST_ARGUMENT, "decode_attention_ms_per_mkey",
+                       "decode_attention_ms_per_mkey must be a positive number");
     return ST_OK;
-}
-
-void cost_begin(struct cost *c, const struct engine_cost *curve)
-{
-    *c = (struct cost){.curve = *curve};
 }
 
 /* --- prediction ------------------------------------------------------------------------------------------------------ */
@@ -73,12 +78,12 @@ static struct place find_place(const struct engine_cost *c, uint32_t tokens)
     if (i == 0)
         return (struct place){0, 0, 0};
     if (i == c->n)
-        return (struct place){c->n - 1, c->n - 1, 0};
+        return (struct place){c->n - 1, c->n - 1, 0}; /* beyond: in proportion */
     double from = c->point[i - 1].tokens, to = c->point[i].tokens;
     return (struct place){i - 1, i, (tokens - from) / (to - from)};
 }
 
-double cost_body_ms(const struct engine_cost *c, uint32_t tokens)
+static double body_ms(const struct engine_cost *c, uint32_t tokens)
 {
     if (!tokens)
         return 0;
@@ -89,9 +94,10 @@ double cost_body_ms(const struct engine_cost *c, uint32_t tokens)
     return c->point[p.lo].ms + (c->point[p.hi].ms - c->point[p.lo].ms) * p.f;
 }
 
-double cost_ms(const struct engine_cost *c, uint32_t tokens, uint32_t heads, double keys)
+double cost_ms(const struct engine_cost *c, const struct cost_work *w)
 {
-    return cost_body_ms(c, tokens) + c->head_ms * heads + c->attention_ms * keys / KEYS_UNIT;
+    return body_ms(c, w->tokens) + c->head_ms * w->heads + c->attention_ms * w->keys / KEYS_UNIT
+           + c->decode_attention_ms * w->decode_keys / KEYS_UNIT;
 }
 
 double cost_keys(const struct kv_shape *group, uint32_t len, uint32_t n)
@@ -116,54 +122,105 @@ double engine_cost_keys(const struct model_info *info, uint32_t len, uint32_t n)
     return keys;
 }
 
+void cost_add(struct cost_work *w, const struct kv_shape *groups, uint32_t groups_n, uint32_t len, uint32_t n)
+{
+    w->tokens += n;
+    for (uint32_t g = 0; g < groups_n && n; g++)
+        *(n == 1 ? &w->decode_keys : &w->keys) += cost_keys(&groups[g], len, n);
+}
+
 /* --- learning -------------------------------------------------------------------------------------------------------- */
 
-static double clamp_ratio(double measured, double predicted)
+static double bounded(double factor)
 {
-    double r = measured / predicted;
-    return r > OUTLIER ? OUTLIER : r < 1 / OUTLIER ? 1 / OUTLIER : r;
+    return factor > FACTOR_MOST ? FACTOR_MOST : factor < 1 / FACTOR_MOST ? 1 / FACTOR_MOST : factor;
 }
 
-/* Moves *x towards ratio × itself by `share` of the weight the next observation has. */
-static void move(double *x, uint32_t *seen, double ratio, double share)
+/* More ids never take less time: points that say so are pooled, each counting as much as is known of it (isotonic
+ * regression by pooling adjacent violators: Barlow et al., "Statistical inference under order restrictions", 1972). */
+static void apply(struct cost *c)
 {
-    double rate = 1.0 / (*seen + 1);
-    *x *= 1 + (rate > RATE ? rate : RATE) * share * (ratio - 1);
-    if (share >= 0.5 && *seen < UINT32_MAX)
-        ++*seen;
-}
-
-/* More ids never take less time. What was not seen yet gives way to what was. */
-static void keep_order(struct engine_cost *c, uint32_t at)
-{
-    for (uint32_t i = at + 1; i < c->n; i++)
-        c->point[i].ms = fmax(c->point[i].ms, c->point[i - 1].ms);
-    for (uint32_t i = at; i-- > 0;)
-        c->point[i].ms = fmin(c->point[i].ms, c->point[i + 1].ms);
-}
-
-void cost_saw_forward(struct cost *c, uint32_t tokens, double keys, double ms)
-{
-    struct engine_cost *v = &c->curve;
-    if (v->frozen || !tokens || !(ms > 0))
-        return;
-    double body = cost_body_ms(v, tokens), attention = v->attention_ms * keys / KEYS_UNIT;
-    double ratio = clamp_ratio(ms, body + attention), share = body / (body + attention);
-    struct place p = find_place(v, tokens);
-    for (uint32_t i = 0; i < v->n; i++) {
-        double near = i == p.lo ? 1 - p.f : i == p.hi ? p.f : 0;
-        if (near > 0)
-            move(&v->point[i].ms, &c->seen[i], ratio, share * near);
-        else if (!c->seen[i]) /* the best that is known of it */
-            v->point[i].ms *= 1 + RATE * share * (ratio - 1);
+    double ms[ENGINE_COST_POINTS], weight[ENGINE_COST_POINTS];
+    uint32_t size[ENGINE_COST_POINTS], pools = 0;
+    for (uint32_t i = 0; i < c->guess.n; i++) {
+        ms[pools] = c->guess.point[i].ms * c->factor[i];
+        weight[pools] = c->weight[i] + 1e-3;
+        size[pools++] = 1;
+        for (; pools > 1 && ms[pools - 1] < ms[pools - 2]; pools--) {
+            double both = weight[pools - 2] + weight[pools - 1];
+            ms[pools - 2] = (ms[pools - 2] * weight[pools - 2] + ms[pools - 1] * weight[pools - 1]) / both;
+            weight[pools - 2] = both;
+            size[pools - 2] += size[pools - 1];
+        }
     }
-    keep_order(v, p.f < 0.5 ? p.lo : p.hi);
-    move(&v->attention_ms, &c->seen_attention, ratio, 1 - share);
+    for (uint32_t k = 0, i = 0; k < pools; k++)
+        for (uint32_t j = 0; j < size[k]; j++)
+            c->curve.point[i++].ms = ms[k];
+    c->curve.attention_ms = c->guess.attention_ms * c->keys_factor;
+    c->curve.decode_attention_ms = c->guess.decode_attention_ms * c->decode_factor;
+    c->curve.head_ms = c->guess.head_ms * c->head_factor;
+}
+
+void cost_begin(struct cost *c, const struct engine_cost *curve)
+{
+    *c = (struct cost){.curve = *curve, .guess = *curve, .keys_factor = 1, .decode_factor = 1, .head_factor = 1};
+    for (uint32_t i = 0; i < ENGINE_COST_POINTS; i++)
+        c->factor[i] = 1;
+}
+
+/* The other points follow: at once if nothing is known of them, slowly if it was long ago. */
+static void drift(struct cost *c, const struct place *p)
+{
+    double here = c->factor[p->lo] * pow(c->factor[p->hi] / c->factor[p->lo], p->f);
+    for (uint32_t i = 0; i < c->guess.n; i++) {
+        if (i == p->lo || i == p->hi)
+            continue;
+        double way = c->weight[i] < 1 ? 0.5 : DRIFT;
+        c->factor[i] = bounded(c->factor[i] * pow(here / c->factor[i], way));
+        c->weight[i] *= 1 - DRIFT;
+    }
+}
+
+void cost_saw_forward(struct cost *c, const struct cost_work *w, double ms)
+{
+    const struct engine_cost *v = &c->curve;
+    if (v->frozen || !w->tokens || !(ms > 0) || !(ms < 1e9))
+        return;
+    struct place p = find_place(v, w->tokens);
+    uint32_t last = v->point[v->n - 1].tokens;
+    double beyond = w->tokens > last ? (double)w->tokens / last : 1;
+    struct {
+        double ms, *factor, *weight;
+    } part[] = {
+        {v->point[p.lo].ms * (1 - p.f) * beyond, &c->factor[p.lo], &c->weight[p.lo]},
+        {v->point[p.hi].ms * p.f * beyond, &c->factor[p.hi], &c->weight[p.hi]},
+        {v->attention_ms * w->keys / KEYS_UNIT, &c->keys_factor, NULL},
+        {v->decode_attention_ms * w->decode_keys / KEYS_UNIT, &c->decode_factor, NULL},
+    };
+    double predicted = 0, squares = 0;
+    for (int i = 0; i < 4; i++) {
+        predicted += part[i].ms;
+        squares += part[i].ms * part[i].ms;
+    }
+    double known = c->weight[p.lo] + c->weight[p.hi], rate = fmax(RATE, 1 / (1 + known));
+    double error = fmin(ms, (known < 3 ? FACTOR_MOST : CLIP) * predicted) - predicted;
+    for (int i = 0; i < 4; i++) {
+        *part[i].factor = bounded(*part[i].factor * fmax(1 + rate * error * part[i].ms / squares, 0.1));
+        if (part[i].weight)
+            *part[i].weight = fmin(*part[i].weight + part[i].ms * part[i].ms / squares, WEIGHT_MOST);
+    }
+    drift(c, &p);
+    apply(c);
+    c->late += 0.05 * (fmax(error / predicted, 0) - c->late);
 }
 
 void cost_saw_heads(struct cost *c, uint32_t heads, double ms)
 {
-    if (c->curve.frozen || !heads || !(ms > 0))
+    if (c->curve.frozen || !heads || !(ms > 0) || !(ms < 1e9))
         return;
-    move(&c->curve.head_ms, &c->seen_head, clamp_ratio(ms, c->curve.head_ms * heads), 1);
+    double predicted = c->curve.head_ms * heads, most = (c->heads_seen < 3 ? FACTOR_MOST : CLIP) * predicted;
+    double rate = fmax(RATE, 1 / (1 + c->heads_seen));
+    c->head_factor = bounded(c->head_factor * (1 + rate * (fmin(ms, most) / predicted - 1)));
+    c->heads_seen += 1;
+    apply(c);
 }

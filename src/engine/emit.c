@@ -89,8 +89,6 @@ void emit_chosen(struct engine *en, struct row *r)
     if (r->first <= 0) {
         r->first = en->now;
         stats_time(&en->stats, STAT_TTFT, en->now - r->submitted);
-        stats_add(&en->stats, STAT_PROMPT, r->prompt_n);
-        stats_add(&en->stats, STAT_CACHED, r->cached);
     } else {
         stats_time(&en->stats, STAT_ITL, en->now - r->last);
     }

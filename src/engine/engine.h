@@ -29,8 +29,9 @@ typedef uint64_t request_id; /* slot and generation; 0 is never valid */
 
 /*
  * Predicted milliseconds of a step: the points interpolated at its number of ids (proportional beyond the last), plus
- * head_ms for each position that gets a head and is sampled, plus attention_ms for each million keys looked at, counted
- * over all ids and all layers. The points ascend in tokens.
+ * head_ms for each position that gets a head and is sampled, plus attention_ms for each million keys that ids of longer
+ * spans look at, counted over all layers, and decode_attention_ms for each million that spans of one id look at. The
+ * points ascend in tokens.
  */
 struct engine_cost {
     uint32_t n;
@@ -38,7 +39,7 @@ struct engine_cost {
         uint32_t tokens;
         double ms;
     } point[ENGINE_COST_POINTS];
-    double head_ms, attention_ms;
+    double head_ms, attention_ms, decode_attention_ms;
     bool frozen; /* real steps do not change it */
 };
 
@@ -100,7 +101,6 @@ struct plan {
     uint64_t ns;                   /* namespace of the prefix cache */
     struct plan_feature match;     /* begins with what the cache has */
     struct plan_feature publish;   /* leaves what it feeds in the cache */
-    struct plan_feature skip_head; /* known positions get no head */
 };
 
 struct request_stop {

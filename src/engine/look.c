@@ -70,18 +70,18 @@ void look_answer(struct engine *en, uint32_t asked)
         v->kv.cached += available - kv_pool_unused(en->kv, g);
     }
     v->cost = en->cost.curve;
-    l->answered = asked;
+    atomic_store(&l->answered, asked);
     sem_post(&l->done);
 }
 
 static bool wait_answer(struct look *l)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += LOOK_WAIT_S;
     for (;;) {
-        if (!sem_timedwait(&l->done, &until)) {
-            if (l->answered == l->asked)
+        if (!sem_clockwait(&l->done, CLOCK_MONOTONIC, &until)) {
+            if (atomic_load(&l->answered) == l->asked)
                 return true; /* otherwise the late answer to somebody who gave up */
         } else if (errno != EINTR) {
             return false;

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 
 #include "engine/engine.h"
 
@@ -19,8 +20,8 @@ struct look {
     sem_t done;
     struct engine_view view;    /* rows point to `rows` */
     struct engine_row_view *rows; /* [running + waiting, at most] */
-    uint32_t asked;             /* the looker's count; */
-    uint32_t answered;          /* written before `done` is posted */
+    uint32_t asked;             /* the looker's count */
+    _Atomic uint32_t answered;  /* the asker whose picture it is; set when it is complete */
     bool ready;                 /* the lock and the semaphore exist */
 };
 

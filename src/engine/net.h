@@ -65,7 +65,7 @@ MUST_CHECK enum status engine_new_net(struct engine **out, const struct engine_c
                                       const struct engine_words *words, const struct engine_tuning *tuning,
                                       struct err *e);
 
-/* Free KV blocks of group 0, to be looked at while the engine idles. */
-uint32_t engine_kv_unused(const struct engine *en);
+/* KV blocks of group 0 that no row holds, to be looked at while the engine idles. */
+uint32_t engine_kv_available(const struct engine *en);
 
 #endif

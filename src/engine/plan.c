@@ -9,17 +9,13 @@ static struct plan_feature refuse(const char *why)
 struct plan plan_make(const struct plan_facts *f, const struct plan_means *m)
 {
     const struct plan_feature on = {.on = true};
-    struct plan p = {.ns = f->ns, .match = on, .publish = on, .skip_head = on};
+    struct plan p = {.ns = f->ns, .match = on, .publish = on};
     if (!m->prefix_cache)
         p.match = p.publish = refuse("the server keeps no prefixes");
     else if (f->no_prefix_cache)
         p.match = p.publish = refuse("the request asked for none");
     else if (f->prompt_logprobs)
         p.match = refuse("log-probabilities of the prompt need every position computed");
-    if (f->needs_dist)
-        p.skip_head = refuse("the sampler needs every distribution");
-    else if (f->logprobs)
-        p.skip_head = refuse("log-probabilities need every distribution");
     return p;
 }
 

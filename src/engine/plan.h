@@ -13,7 +13,6 @@ struct plan_facts {
     uint64_t ns;              /* of its salt */
     bool prompt_logprobs;     /* wants the distribution at every prompt position */
     bool no_prefix_cache;     /* the request asked for none */
-    bool logprobs, needs_dist; /* of what is chosen; its sampler looks at every distribution */
 };
 
 struct plan_means {
@@ -25,7 +24,7 @@ struct plan plan_make(const struct plan_facts *f, const struct plan_means *m);
 /* KV blocks of the groups that keep everything. */
 struct plan_room {
     uint64_t need;      /* for what the request has to feed now, and one more to go on with */
-    uint64_t whole;     /* for all it may ever hold */
+    uint64_t whole;     /* for prompt and max_tokens, where it names any; never more than all of them once it is queued */
     uint64_t free;      /* nobody's, or only the prefix cache's, minus what running rows still need for what they feed */
     uint64_t all;
     bool alone;         /* no other row runs */

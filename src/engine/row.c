@@ -45,8 +45,6 @@ static struct plan make_plan(const struct engine *en, const struct row *r)
         .ns = en->tree ? kv_tree_namespace(en->tree, r->salt, r->salt_n) : 0,
         .prompt_logprobs = r->prompt_logprobs,
         .no_prefix_cache = r->no_prefix_cache,
-        .logprobs = r->logprobs,
-        .needs_dist = sample_needs_dist(&r->sampling),
     };
     const struct plan_means means = {.prefix_cache = en->tree};
     return plan_make(&facts, &means);
@@ -60,6 +58,9 @@ void row_begin(struct engine *en, struct slot *s)
     r->deadline = r->deadline_ms ? r->submitted + r->deadline_ms * 1e-3 : 0;
     r->follow = UINT64_MAX;
     r->follow_n = r->told = r->preemptions = 0;
+    r->found = (struct kv_peek){.miss = KV_MISS_UNKNOWN};
+    r->peeked = 0;
+    r->counted = false;
     r->miss = MISS_NONE;
     r->state = ROW_WAITING;
     r->slot = s;

@@ -49,6 +49,9 @@ struct row {
     double deadline;        /* the engine's clock; 0 = none */
     uint64_t follow;        /* arrival of the row it waits for, UINT64_MAX = none; ids it begins with alike; sched.c */
     uint32_t follow_n;
+    struct kv_peek found;   /* of the prefix cache, while it waits; looked up at `peeked` */
+    double peeked;
+    bool counted;           /* its prompt, in the statistics */
     uint32_t n;             /* ids so far */
     uint32_t told;          /* prompt ids whose log-probabilities are out */
     double admitted, first, last; /* first admission; first and latest chosen token; 0 = not yet */

@@ -44,51 +44,64 @@ static bool fits(const struct engine *en, const struct row *r, uint32_t shared)
         uint32_t all = kv_blocks(o->n), has = o->seq->room / KV_BLOCK;
         owed += all > has ? all - has : 0;
     }
-    uint64_t need = (uint64_t)kv_blocks(r->n) + 1 - shared;
-    uint64_t whole = kv_blocks(r->prompt_n + r->max_tokens);
+    struct plan_room room = {.need = (uint64_t)kv_blocks(r->n) + 1 - shared, .alone = !en->rows.n};
     for (uint32_t g = 0; g < en->net.kv_groups; g++) {
         uint64_t free = kv_pool_available(en->kv, g);
-        const struct plan_room room = {.need = need, .whole = whole, .free = free > owed ? free - owed : 0,
-                                       .all = en->kv_blocks[g], .alone = !en->rows.n};
-        if (!en->net.kv_group[g].window && plan_admit(&room) != PLAN_RUN && en->rows.n)
+        room.free = free > owed ? free - owed : 0;
+        room.all = en->kv_blocks[g];
+        if (!en->net.kv_group[g].window && plan_admit(&room) != PLAN_RUN)
             return false;
     }
     return true;
+}
+
+/* Rows that wait for their readers hold blocks and a sequence for nothing; but a reader that only needs a moment is worth
+ * waiting for, since a row that was put back has to find its prefix again, or feed it. */
+static bool stalls_long(const struct engine *en, struct row *r)
+{
+    return r->stalled > 0 && en->now - r->stalled >= SCHED_STALL_S && !row_can_publish(r, en->now);
+}
+
+static bool any_stalls_long(const struct engine *en)
+{
+    for (uint32_t i = 0; i < en->rows.n; i++)
+        if (stalls_long(en, en->rows.at[i]))
+            return true;
+    return false;
 }
 
 /* Puts back the row of the largest rank that waits for its reader; false when there is none. It cannot come in again
  * before its reader made room, so nothing goes round in circles. */
 static bool make_way(struct engine *en)
 {
-    for (uint32_t i = en->rows.n; i-- > 0;) {
-        struct row *r = en->rows.at[i];
-        if (r->stalled > 0 && !row_can_publish(r, en->now)) {
-            row_put_back(en, r);
+    for (uint32_t i = en->rows.n; i-- > 0;)
+        if (stalls_long(en, en->rows.at[i])) {
+            row_put_back(en, en->rows.at[i]);
             return true;
         }
-    }
     return false;
 }
 
 /*
  * A running row is about to feed ids that r begins with, too: r waits until they are in the prefix cache instead of
  * feeding them again beside it. So n choices of a prompt, or agents with one system prompt that arrive together, cost one
- * prefill. The row that is followed is preparing and waits for no reader, so it goes on, or leaves.
+ * prefill. The row that is followed is preparing and waits for no reader, so it goes on, or leaves; and it goes on at
+ * least as soon as r would, since its rank is no larger.
  */
-static bool leads(const struct row *o, uint32_t cached, uint32_t common)
+static bool leads(const struct row *o, const struct row *r, uint32_t cached, uint32_t common)
 {
     uint32_t has = o->seq->len > cached ? o->seq->len : cached;
-    return preparing(o) && o->plan.publish.on && o->stalled <= 0 && common / KV_BLOCK > has / KV_BLOCK;
+    return preparing(o) && o->rank <= r->rank && o->plan.publish.on && o->stalled <= 0 && common / KV_BLOCK > has / KV_BLOCK;
 }
 
 static bool finds_leader(const struct engine *en, struct row *r, uint32_t cached)
 {
     for (uint32_t i = 0; i < en->rows.n && r->plan.match.on; i++) {
         const struct row *o = en->rows.at[i];
-        uint32_t common = leads(o, cached, UINT32_MAX) ? alike(r, o) : 0;
+        uint32_t common = leads(o, r, cached, UINT32_MAX) ? alike(r, o) : 0;
         r->follow = o->arrival;
         r->follow_n = common < r->n ? common : r->n - 1;
-        if (leads(o, cached, r->follow_n))
+        if (leads(o, r, cached, r->follow_n))
             return true;
     }
     r->follow = UINT64_MAX;
@@ -100,19 +113,21 @@ static bool follows(const struct engine *en, const struct row *r)
 {
     for (uint32_t i = 0; i < en->rows.n && r->follow != UINT64_MAX; i++)
         if (en->rows.at[i]->arrival == r->follow)
-            return leads(en->rows.at[i], 0, r->follow_n);
+            return leads(en->rows.at[i], r, 0, r->follow_n);
     return false;
 }
 
 /* The longest prefix that is still there: whole blocks from the cache, then what lies in the one after them, from the
  * cache or from a row that is alive. */
-static void reuse_prefix(struct engine *en, struct row *r, enum kv_miss miss)
+static void reuse_prefix(struct engine *en, struct row *r)
 {
+    enum kv_miss miss = KV_MISS_UNKNOWN;
     if (r->plan.match.on) {
+        miss = kv_tree_peek(en->tree, r->plan.ns, r->ids, r->n).miss;
         kv_tree_match(en->tree, r->plan.ns, r->ids, r->n, r->seq);
         for (uint32_t i = 0; i < en->rows.n; i++) {
             const struct row *o = en->rows.at[i];
-            uint32_t n = o->seq->len > r->seq->len ? alike(r, o) : 0;
+            uint32_t n = o->plan.publish.on && o->seq->len > r->seq->len ? alike(r, o) : 0;
             kv_seq_borrow(r->seq, o->seq, n < r->n ? n : r->n - 1);
         }
     }
@@ -130,12 +145,12 @@ static void reuse_prefix(struct engine *en, struct row *r, enum kv_miss miss)
     }
 }
 
-static void start(struct engine *en, struct row *r, enum kv_miss miss)
+static void start(struct engine *en, struct row *r)
 {
     row_list_remove(&en->line, r);
     r->seq = en->idle_seqs[--en->idle_n];
     r->state = ROW_RUNNING;
-    reuse_prefix(en, r, miss);
+    reuse_prefix(en, r);
     if (r->admitted <= 0) {
         r->admitted = en->now;
         stats_time(&en->stats, STAT_QUEUE, en->now - r->submitted);
@@ -143,22 +158,33 @@ static void start(struct engine *en, struct row *r, enum kv_miss miss)
     row_list_add(&en->rows, r);
 }
 
+/* What the prefix cache has for a waiting row. Looked up again only now and then: a long prompt takes a while, and what
+ * is wrong by then only makes it start a little early or late. */
+static struct kv_peek look_up(const struct engine *en, struct row *r)
+{
+    if (r->plan.match.on && (r->peeked <= 0 || en->now - r->peeked >= SCHED_PEEK_S)) {
+        r->found = kv_tree_peek(en->tree, r->plan.ns, r->ids, r->n);
+        r->peeked = en->now;
+    }
+    return r->found;
+}
+
 void sched_admit(struct engine *en)
 {
-    for (uint32_t i = 0; i < en->line.n && (en->idle_n || make_way(en));) {
+    for (uint32_t i = 0; i < en->line.n;) {
         struct row *r = en->line.at[i];
-        /* Put back while its reader slept: it does not hold up the others. */
+        /* Put back while its reader slept, or it follows another: it does not hold up the others. */
         if (!row_can_publish(r, en->now) || r->telling || follows(en, r)) {
             i++;
             continue;
         }
-        struct kv_peek found = {.miss = KV_MISS_UNKNOWN};
-        if (r->plan.match.on)
-            found = kv_tree_peek(en->tree, r->plan.ns, r->ids, r->n);
+        if (!en->idle_n && !any_stalls_long(en))
+            break;
+        struct kv_peek found = look_up(en, r);
         if (finds_leader(en, r, found.len)) {
             i++;
-        } else if (fits(en, r, found.live)) {
-            start(en, r, found.miss);
+        } else if (en->idle_n && fits(en, r, found.live)) {
+            start(en, r);
         } else if (make_way(en)) {
             i = 0;
         } else {
@@ -171,7 +197,7 @@ void sched_admit(struct engine *en)
 struct row *sched_victim(struct engine *en)
 {
     for (uint32_t i = en->rows.n; i-- > 0;)
-        if (en->rows.at[i]->stalled > 0)
+        if (stalls_long(en, en->rows.at[i]))
             return en->rows.at[i];
     return en->rows.n ? en->rows.at[en->rows.n - 1] : NULL;
 }
@@ -220,16 +246,13 @@ static void share(struct engine *en, struct step *st, uint32_t left)
 
 static double predict(const struct engine *en, const struct step *st)
 {
-    uint32_t tokens = 0, heads = 0;
-    double keys = 0;
+    struct cost_work w = {0};
     for (uint32_t i = 0; i < st->n; i++) {
         const struct row *r = st->rows[i];
-        tokens += r->take;
-        heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == due(r);
-        for (uint32_t g = 0; g < en->net.kv_groups && r->take; g++)
-            keys += cost_keys(&en->net.kv_group[g], r->seq->len, r->take);
+        w.heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == due(r);
+        cost_add(&w, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
     }
-    return cost_ms(&en->cost.curve, tokens, heads, keys);
+    return cost_ms(&en->cost.curve, &w);
 }
 
 void sched_share(struct engine *en, struct step *st)
@@ -243,7 +266,7 @@ void sched_share(struct engine *en, struct step *st)
     /* hi does not fit, lo is what is taken at least */
     uint32_t lo = SCHED_LEAST_PREFILL, hi = en->step_tokens - decoding;
     lo = lo < hi ? lo : hi;
-    st->budget_ms = decoding ? (double)en->cfg.itl_ms : SCHED_PREFILL_MS;
+    st->budget_ms = decoding ? (double)en->cfg.itl_ms / (1 + SCHED_LATE * en->cost.late) : SCHED_PREFILL_MS;
     share(en, st, hi);
     st->predicted_ms = predict(en, st);
     if (st->predicted_ms <= st->budget_ms || lo == hi || decoding == st->n)

@@ -8,7 +8,8 @@
  *
  * Budget: while rows decode a step may take `itl`; rows with one id to feed always go, prompts are cut to fit what is left,
  * never below SCHED_LEAST_PREFILL ids in all. Without rows that decode it may take SCHED_PREFILL_MS, so that a request
- * that arrives or is cancelled is seen soon. Times are predicted by cost.h.
+ * that arrives or is cancelled is seen soon. Times are predicted by cost.h; on a machine whose steps end later than
+ * predicted now and then, less is planned.
  */
 #ifndef ENGINE_SCHED_H
 #define ENGINE_SCHED_H
@@ -17,9 +18,12 @@
 #include "engine/step.h"
 
 #define SCHED_PRIORITY_S 5.0    /* seconds of waiting that one step of priority is worth */
+#define SCHED_STALL_S 0.25      /* how long a row waits for its reader before others may have its blocks */
+#define SCHED_PEEK_S 0.1
 #define SCHED_ITL_MS 50u        /* where the configuration names none */
 #define SCHED_PREFILL_MS 200.0
 #define SCHED_LEAST_PREFILL 4u
+#define SCHED_LATE 2.0          /* how much earlier a step should end where steps end late, in their mean lateness */
 
 /* A request comes in at `now`. */
 double sched_rank(int32_t priority, double now);

@@ -36,7 +36,9 @@ static void flush(struct engine *en, uint32_t n)
         at[i] = en->scores[i].at;
     if (!n)
         return;
+    uint64_t began = clock_ns();
     en->net.head(en->net.ctx, at, n, en->logits);
+    en->step.score_ns += clock_ns() - began;
     pool_run(en->cfg.pool, score_one, en, n);
     for (uint32_t i = 0; i < n; i++) {
         struct step_score *c = &en->scores[i];
@@ -51,6 +53,7 @@ static void flush(struct engine *en, uint32_t n)
 uint32_t score_prompts(struct engine *en, struct step *st)
 {
     uint32_t n = 0, all = 0, at = 0;
+    st->score_ns = 0;
     for (uint32_t i = 0; i < st->n; at += st->rows[i++]->take) {
         struct row *r = st->rows[i];
         if (!r->prompt_logprobs)

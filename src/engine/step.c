@@ -125,6 +125,11 @@ static void commit(struct engine *en, struct step *st)
         if (keep && r->seq->len == r->prompt_n)
             kv_tree_mark(en->tree, r->seq);
         r->steps++;
+        if (!r->counted && r->seq->len >= r->prompt_n) {
+            r->counted = true;
+            stats_add(&en->stats, STAT_PROMPT, r->prompt_n);
+            stats_add(&en->stats, STAT_CACHED, r->cached);
+        }
     }
 }
 
@@ -144,19 +149,16 @@ static void publish(struct engine *en, struct step *st)
 /* Where the time went; and what it teaches about the next step. */
 static void account(struct engine *en, const struct step *st, const uint64_t at[4], uint32_t scored)
 {
-    uint32_t tokens = 0;
-    double keys = 0;
-    for (uint32_t i = 0; i < st->n; i++) {
-        tokens += st->spans[i].n;
-        for (uint32_t g = 0; g < en->net.kv_groups; g++)
-            keys += cost_keys(&en->net.kv_group[g], st->spans[i].seq->len, st->spans[i].n);
-    }
-    cost_saw_forward(&en->cost, tokens, keys, (double)(at[1] - at[0]) * 1e-6);
+    uint64_t score_ns = st->score_ns < at[3] - at[2] ? st->score_ns : at[3] - at[2];
+    struct cost_work w = {0};
+    for (uint32_t i = 0; i < st->n; i++)
+        cost_add(&w, en->net.kv_group, en->net.kv_groups, st->spans[i].seq->len, st->spans[i].n);
+    cost_saw_forward(&en->cost, &w, (double)(at[1] - at[0]) * 1e-6);
     cost_saw_heads(&en->cost, st->heads_n + scored, (double)(at[3] - at[1]) * 1e-6);
     stats_add(&en->stats, STAT_STEPS, 1);
     stats_add(&en->stats, STAT_FORWARD_NS, at[1] - at[0]);
-    stats_add(&en->stats, STAT_HEAD_NS, at[2] - at[1]);
-    stats_add(&en->stats, STAT_SAMPLE_NS, at[3] - at[2]);
+    stats_add(&en->stats, STAT_HEAD_NS, at[2] - at[1] + score_ns);
+    stats_add(&en->stats, STAT_SAMPLE_NS, at[3] - at[2] - score_ns);
     stats_time(&en->stats, STAT_STEP, (double)(at[3] - at[0]) * 1e-9);
 }
 

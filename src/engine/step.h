@@ -7,13 +7,14 @@
 #include "engine/row.h"
 
 struct step {
-    struct row *rows[LIMIT_ROWS];  /* that take part, in order of arrival */
+    struct row *rows[LIMIT_ROWS];  /* that take part, in order of rank */
     uint32_t n;
     struct model_span spans[LIMIT_ROWS];
     struct row *heads[LIMIT_ROWS]; /* rows whose last position gets a head */
     uint32_t at[LIMIT_ROWS];       /* that position, counted over all spans */
     uint32_t heads_n;
     double predicted_ms, budget_ms; /* sched.h */
+    uint64_t score_ns;             /* of heads that score prompts */
 };
 
 /* A prompt position whose next id is scored. */

@@ -45,6 +45,8 @@ struct kv_tree {
     struct kv_node *nodes;
     uint32_t *buckets;
     uint32_t cap, mask, spare, oldest, newest, used;
+    uint32_t leaf_from;                  /* where the search for a leaf to evict goes on; NIL = at the oldest */
+    uint32_t sliding_from[KV_GROUPS][2]; /* the same for sliding blocks, by whether last windows count */
     uint64_t key[2];
 };
 
@@ -53,6 +55,12 @@ struct kv_tree {
 static void unlink_use(struct kv_tree *t, uint32_t i)
 {
     struct kv_node *n = &t->nodes[i];
+    if (t->leaf_from == i)
+        t->leaf_from = n->newer;
+    for (uint32_t g = 0; g < KV_GROUPS; g++)
+        for (int last = 0; last < 2; last++)
+            if (t->sliding_from[g][last] == i)
+                t->sliding_from[g][last] = n->newer;
     *(n->older == NIL ? &t->oldest : &t->nodes[n->older].newer) = n->newer;
     *(n->newer == NIL ? &t->newest : &t->nodes[n->newer].older) = n->older;
 }
@@ -124,7 +132,8 @@ enum status kv_tree_new(struct kv_tree **out, struct kv_pool *p, struct err *e)
     t->buckets = table;
     t->cap = cap;
     t->mask = buckets - 1;
-    t->spare = t->oldest = t->newest = NIL;
+    t->spare = t->oldest = t->newest = t->leaf_from = NIL;
+    memset(t->sliding_from, 0xFF, sizeof t->sliding_from); /* all NIL */
     p->tree = t;
     *out = t;
     return ST_OK;
@@ -191,15 +200,32 @@ static bool unused(const struct kv_tree *t, const struct kv_node *n)
     return !n->pins;
 }
 
+/*
+ * Searches go on where the last one ended, so that many evictions in a row do not walk past the same nodes in use again
+ * and again (a row that runs over a long context holds thousands of the oldest). Nodes passed by get their turn when the
+ * search has come to the newest and begins again.
+ */
+static uint32_t next_leaf(struct kv_tree *t)
+{
+    for (int pass = t->leaf_from == NIL; pass < 2; pass++) {
+        uint32_t i = pass ? t->oldest : t->leaf_from;
+        while (i != NIL && (t->nodes[i].child != NIL || !unused(t, &t->nodes[i])))
+            i = t->nodes[i].newer;
+        t->leaf_from = i;
+        if (i != NIL)
+            break;
+    }
+    return t->leaf_from;
+}
+
+/* Leaves go until one gave a block of `group`, NIL = until one went. */
 static bool evict_leaf(struct kv_tree *t, uint32_t group)
 {
-    for (uint32_t i = t->oldest; i != NIL; i = t->nodes[i].newer) {
-        const struct kv_node *n = &t->nodes[i];
-        if (n->child != NIL || !unused(t, n))
-            continue;
-        bool gives = group == NIL || n->block[group] != KV_NONE;
+    for (uint32_t i; (i = next_leaf(t)) != NIL;) {
+        bool gives = group == NIL || t->nodes[i].block[group] != KV_NONE;
         remove_leaf(t, i);
-        return gives || evict_leaf(t, group); /* from the start: its parent may be a leaf now */
+        if (gives)
+            return true;
     }
     return false;
 }
@@ -208,14 +234,19 @@ static bool evict_leaf(struct kv_tree *t, uint32_t group)
 static bool evict_sliding(struct kv_tree *t, uint32_t group)
 {
     const struct kv_group *gr = &t->pool->group[group];
-    for (int last = 0; last < 2; last++)
-        for (uint32_t i = t->oldest; i != NIL; i = t->nodes[i].newer) {
-            struct kv_node *n = &t->nodes[i];
-            if (n->block[group] == KV_NONE || gr->refs[n->block[group]] > 1 || n->pins || (n->end && !last))
-                continue;
-            drop_block(t, n, group);
-            return true;
-        }
+    for (int last = 0; last < 2; last++) {
+        uint32_t *from = &t->sliding_from[group][last];
+        for (int pass = *from == NIL; pass < 2; pass++)
+            for (uint32_t i = pass ? t->oldest : *from; i != NIL; i = t->nodes[i].newer) {
+                struct kv_node *n = &t->nodes[i];
+                if (n->block[group] == KV_NONE || gr->refs[n->block[group]] > 1 || n->pins || (n->end && !last))
+                    continue;
+                *from = n->newer;
+                drop_block(t, n, group);
+                return true;
+            }
+        *from = NIL;
+    }
     return false;
 }
 
@@ -243,12 +274,12 @@ static uint32_t present(const struct kv_tree *t, uint32_t i, uint32_t g, uint32_
     return n;
 }
 
-/* A sequence may end at `len` if its last block is node i. */
+/* A sequence may end at `len` if its last block is node i. (Groups without a window have their block in every node.) */
 static bool usable(const struct kv_tree *t, uint32_t i, uint32_t len)
 {
     for (uint32_t g = 0; g < t->pool->cfg.groups; g++) {
         uint32_t n = needed(t, g, len);
-        if (present(t, i, g, n) < n)
+        if (t->pool->cfg.group[g].window && present(t, i, g, n) < n)
             return false;
     }
     return true;
@@ -290,8 +321,8 @@ static void share(struct kv_tree *t, struct kv_seq *s, uint32_t i, uint32_t b, u
     }
 }
 
-/* A private copy of a block whose first ids agree: what follows them will be overwritten. Taking a block may evict, and
- * what it evicts may be the very block that was to be copied: then there is no copy. */
+/* A private copy of a block whose first ids agree: what follows them will be overwritten. Taking a block may evict, but not
+ * the one that is copied: its node is pinned meanwhile. */
 static bool copy_partial(struct kv_tree *t, struct kv_seq *s, uint32_t i, uint32_t b)
 {
     const struct kv_config *cfg = &t->pool->cfg;
@@ -325,19 +356,25 @@ static void stand_at(struct kv_tree *t, struct kv_seq *s, uint32_t i)
     s->node = i;
 }
 
-/* The deepest node from which a sequence can go on, and the positions it stands for; *known is the deepest there is. */
+/* The deepest node from which a sequence can go on, and the positions it stands for; *known is the deepest there is. On the
+ * way down, `run` counts how many nodes in a row have their block in each sliding group. */
 static uint32_t deepest(const struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32_t n, uint32_t *len,
                         uint32_t *known)
 {
-    uint32_t deep = NIL;
+    uint32_t deep = NIL, run[KV_GROUPS] = {0};
     *len = 0;
     *known = NIL;
     for (uint32_t d = 1; (uint64_t)d * KV_BLOCK < n; d++) {
         uint32_t at = find(t, ns, *known, ids + (size_t)(d - 1) * KV_BLOCK);
+        bool good = true;
         if (at == NIL)
             break;
         *known = at;
-        if (usable(t, at, d * KV_BLOCK)) {
+        for (uint32_t g = 0; g < t->pool->cfg.groups; g++) {
+            run[g] = t->nodes[at].block[g] != KV_NONE ? run[g] + 1 : 0;
+            good &= !t->pool->cfg.group[g].window || run[g] >= needed(t, g, d * KV_BLOCK);
+        }
+        if (good) {
             deep = at;
             *len = d * KV_BLOCK;
         }
@@ -411,8 +448,10 @@ uint32_t kv_tree_match(struct kv_tree *t, uint64_t ns, const tok_id *ids, uint32
     if (partial != NIL && copy_partial(t, s, partial, len / KV_BLOCK)) {
         s->room += KV_BLOCK;
         s->len += agree;
+        touch(t, partial); /* and its parents */
+    } else {
+        touch(t, deep);
     }
-    touch(t, deep);
     return s->len;
 }
 
@@ -487,9 +526,12 @@ void kv_tree_publish_tail(struct kv_tree *t, uint64_t ns, const tok_id *ids, con
         return;
     for (uint32_t k = 0; k < KV_BLOCK; k++)
         tail[k] = k < n ? ids[(size_t)b * KV_BLOCK + k] : NO_ID;
-    if (find(t, ns, s->node, tail) != NIL)
+    uint32_t i = find(t, ns, s->node, tail);
+    if (i != NIL) {
+        touch(t, i);
         return;
-    uint32_t i = add_node(t, ns, s->node, tail);
+    }
+    i = add_node(t, ns, s->node, tail);
     if (i == NIL)
         return;
     t->nodes[i].end = true;

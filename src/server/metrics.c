@@ -60,8 +60,10 @@ static void costs(const struct engine_cost *c, struct buf *out)
     buf_adds(out, PREFIX "predicted_head_seconds");
     value(out, c->head_ms * 1e-3);
     about(out, PREFIX "predicted_attention_seconds", "gauge", "What a million keys, over all layers, are predicted to take.");
-    buf_adds(out, PREFIX "predicted_attention_seconds");
+    buf_adds(out, PREFIX "predicted_attention_seconds{phase=\"prefill\"}");
     value(out, c->attention_ms * 1e-3);
+    buf_adds(out, PREFIX "predicted_attention_seconds{phase=\"decode\"}");
+    value(out, c->decode_attention_ms * 1e-3);
 }
 
 static void load(const struct server *srv, struct buf *out)

@@ -87,14 +87,12 @@ def test_usage_and_plan(server):
         assert set(e["seconds"]) == {"queue", "prefill", "decode", "grammar"}
         assert e["seconds"]["decode"] == e["decode_s"] > 0 and e["seconds"]["grammar"] == 0
         on = {"on": True, "why": None}
-        assert e["plan"] == {"prefix_cache": {"match": on, "publish": on}, "skip_head": on}
+        assert e["plan"] == {"prefix_cache": {"match": on, "publish": on}}
     assert "plan" not in extra(complete(server, "Hello,"))
-    plan = extra(complete(server, "Hello,", logprobs=1, ffwd={"plan": True}))["plan"]
-    assert plan["skip_head"]["on"] is False and plan["skip_head"]["why"]
     plan = extra(complete(server, "Hello,", logprobs=1, echo=True, ffwd={"plan": True}))["plan"]
     assert plan["prefix_cache"]["match"]["on"] is False and "prompt" in plan["prefix_cache"]["match"]["why"]
     last = list(complete(server, "Hello,", ffwd={"plan": True}, stream=True, stream_options={"include_usage": True}))[-1]
-    assert extra(last)["plan"]["skip_head"] == {"on": True, "why": None} and extra(last)["sampled"] == 8
+    assert extra(last)["plan"]["prefix_cache"]["publish"] == {"on": True, "why": None} and extra(last)["sampled"] == 8
 
 
 def test_priority_decides_who_is_next(one_row):

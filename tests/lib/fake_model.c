@@ -100,6 +100,8 @@ static void forward(void *ctx, const struct model_span *spans, uint32_t n)
         if (!spans[i].n || at + spans[i].n > f->tokens)
             BUG("a step of %u tokens or more, %u are possible", at + spans[i].n, f->tokens);
         feed(f, &spans[i], at);
+        for (uint32_t p = spans[i].seq->len + 1, k = 0; k < spans[i].n; k++, p++)
+            *(spans[i].n > 1 ? &f->keys : &f->decode_keys) += p + (p < FAKE_WINDOW ? p : FAKE_WINDOW);
     }
     f->steps++;
     f->spans += n;
@@ -113,6 +115,7 @@ static void forward(void *ctx, const struct model_span *spans, uint32_t n)
 static void head(void *ctx, const uint32_t *at, uint32_t n, float *out)
 {
     struct fake_model *f = ctx;
+    f->heads += n;
     for (uint32_t i = 0; i < n; i++)
         logits_of(f, &f->state[at[i]], out + (size_t)i * FAKE_VOCAB);
 }
@@ -212,7 +215,7 @@ enum status fake_engine(struct engine **out, struct fake_model *f, const struct 
         .kv_groups = 2,
         .kv_group = {{.layers = 1, .heads = 1, .head_dim = 8}, {.layers = 1, .heads = 1, .head_dim = 8,
                                                                  .window = FAKE_WINDOW}},
-        .cost = {.n = 1, .point = {{1, 0.001}}, .head_ms = 0.001, .attention_ms = 0.001, .frozen = true},
+        .cost = {.n = 1, .point = {{1, 0.001}}, .head_ms = 0.001, .attention_ms = 0.001, .decode_attention_ms = 0.001, .frozen = true},
         .prepare = prepare,
         .forward = forward,
         .head = head,

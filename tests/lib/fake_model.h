@@ -28,7 +28,8 @@ struct fake_model {
     struct engine_tuning tuning; /* what the engine is made with */
     const char *const *text;     /* [FAKE_VOCAB] or NULL; NULL entries are one letter */
 
-    _Atomic uint32_t steps, spans, fed, most_tokens, most_spans; /* what was seen; ids fed in all */
+    _Atomic uint32_t steps, spans, fed, heads, most_tokens, most_spans; /* what was seen; ids fed and heads in all */
+    double keys, decode_keys;    /* that ids of spans of several, and of one, looked at in both groups, in all */
     struct fake_state *state;    /* of the last step's positions */
     uint32_t tokens;             /* of the largest step */
     bool released;

@@ -6,8 +6,10 @@
  * A scenario is a function of its seed: sizes of the engine, requests of all kinds (lengths, common beginnings, salts,
  * priorities, deadlines, stop strings, seeds, log-probabilities), clients that read at once, late or never, that cancel or
  * vanish. After each turn: every block reference is accounted for, the tree's keys are what was fed, the step's time is
- * within its budget, and somebody made progress unless everybody waits for a reader. At the end: every reply is exactly
- * what the request gives alone, or a beginning of it where the request was ended early; and no block is held any more.
+ * within its budget as priced here, and somebody made progress unless everybody waits for a reader. At the end: every
+ * reply is exactly what the request gives alone, or a beginning of it where the request was ended early; requests whose
+ * prompts hold poison failed, and only those; no block is held any more; and where blocks were plenty and everybody read,
+ * nothing was fed twice.
  * A failure prints its seed, which repeats it.
  */
 #include <signal.h>
@@ -38,13 +40,14 @@ static bool chance(uint32_t percent)
     return any(100) < percent;
 }
 
-enum reader { READS_AT_ONCE, READS_LATE, READS_NEVER };
+enum reader { READS_AT_ONCE, READS_A_LITTLE_LATE, READS_LATE, READS_NEVER };
 
 struct client {
     struct request rq;
     tok_id prompt[MOST_CONTEXT];
     struct request_stop stop;
     char salt;
+    bool poisoned;
     double arrives, cancels, vanishes; /* cancels and vanishes: 0 = not */
     enum reader reader;
     bool submitted, refused, cancelled, gone;
@@ -56,11 +59,13 @@ struct client {
 
 static struct client clients[MOST_REQUESTS];
 static uint32_t clients_n;
+static struct engine_cost cost;
+static bool easy;         /* plenty of blocks, everybody reads */
 static struct fake_model fake;
 static struct engine *en;
 static double now;
 static struct {
-    uint64_t scenarios, requests, refused, cancelled, vanished, stalled, deadlines, preemptions, turns, cached, exhausted;
+    uint64_t scenarios, requests, refused, cancelled, vanished, stalled, deadlines, preemptions, turns, cached, exhausted, poisoned;
 } seen;
 
 #define CHECK(x, ...)                                                                                                 \
@@ -149,6 +154,11 @@ static void make_request(struct client *c, uint32_t context)
     c->cancels = chance(15) ? c->arrives + any(1500) * 1e-3 + 1e-6 : 0;
     c->vanishes = chance(10) ? c->arrives + any(1500) * 1e-3 + 1e-6 : 0;
     c->reader = chance(70) ? READS_AT_ONCE : chance(80) ? READS_LATE : READS_NEVER;
+    if (easy || (c->reader == READS_AT_ONCE && chance(20)))
+        c->reader = chance(50) ? READS_A_LITTLE_LATE : READS_AT_ONCE;
+    c->poisoned = chance(5);
+    if (c->poisoned)
+        c->prompt[any(n)] = FAKE_POISON;
 }
 
 static void make_engine(struct pool *pool)
@@ -159,13 +169,15 @@ static void make_engine(struct pool *pool)
     fake_init(&fake, context);
     fake.no_eos = chance(50);
     fake.tuning = (struct engine_tuning){.manual = true, .clock = sim_clock, .stall_ms = 500 + any(1500)};
-    if (chance(70)) /* often too few for all rows, sometimes for one */
+    easy = chance(25);
+    if (!easy && chance(70)) /* often too few for all rows, sometimes for one */
         fake.tuning.positions = chance(80) ? context + any(3 * context) : context / 2 + any(context / 2);
     double per_id = 0.05 + any(100) * 0.02;
-    const struct engine_cost cost = {.n = 2,
+    cost = (struct engine_cost){.n = 2,
                                      .point = {{1, 2 * per_id + 1}, {1000, 1000 * per_id + 1}},
                                      .head_ms = 0.1,
                                      .attention_ms = 1 + any(100),
+                                     .decode_attention_ms = 1 + any(300),
                                      .frozen = true};
     const struct engine_config cfg = {.pool = pool,
                                       .rows = 1 + any(8),
@@ -187,9 +199,9 @@ static void submit(struct client *c)
 {
     struct err e = {.text = ""};
     enum status st = engine_submit(en, &c->rq, &c->id, &e);
-    CHECK(st == ST_OK || st == ST_BUSY, "submit: %s: %s", e.field, e.text);
+    CHECK(st == ST_OK || st == ST_BUSY || st == ST_NEVER_FITS, "submit: %s: %s", e.field, e.text);
     c->submitted = true;
-    c->refused = st == ST_BUSY;
+    c->refused = st != ST_OK;
     c->submitted_at = now;
     seen.requests++;
     seen.refused += c->refused;
@@ -231,7 +243,8 @@ static void act(struct client *c)
         engine_cancel(en, c->id);
         c->cancelled = true;
     }
-    if (c->reader == READS_AT_ONCE || (c->reader == READS_LATE && chance(3)))
+    if (c->reader == READS_AT_ONCE || (c->reader == READS_A_LITTLE_LATE && chance(60)) ||
+        (c->reader == READS_LATE && chance(3)))
         take(c);
     else if (c->reader == READS_NEVER && now > c->submitted_at + 60)
         take(c); /* looks once, long after the engine gave it up */
@@ -249,13 +262,26 @@ static bool all_done(void)
 
 /* --- checks ---------------------------------------------------------------------------------------------------------- */
 
-static void check_turn(uint32_t fed, uint32_t spans, bool worked)
+/* What the fake model did, in what it has counted since `before`, at the prices of this scenario. */
+static double price(const struct fake_model *before)
 {
-    double predicted, budget;
+    double tokens = fake.fed - before->fed, per_id = (cost.point[1].ms - cost.point[0].ms) / 999;
+    return (tokens > 0 ? cost.point[0].ms + (tokens - 1) * per_id : 0) + (fake.heads - before->heads) * cost.head_ms
+           + (fake.keys - before->keys) * cost.attention_ms * 1e-6
+           + (fake.decode_keys - before->decode_keys) * cost.decode_attention_ms * 1e-6;
+}
+
+static uint32_t idle_turns;
+
+static void check_turn(const struct fake_model *before, bool worked)
+{
+    double predicted, budget, ms = price(before);
+    uint32_t fed = fake.fed - before->fed, spans = fake.spans - before->spans;
     engine_verify(en);
     engine_last_step(en, &predicted, &budget);
     if (fed > spans + 4) /* more than one id a row and the four that are always allowed */
-        CHECK(predicted <= budget, "a step of %u ids for %.3f ms, the budget is %.3f", fed, predicted, budget);
+        CHECK(ms <= budget * 1.000001, "a step of %u ids took %.3f ms, the budget is %.3f", fed, ms, budget);
+    idle_turns = worked ? 0 : idle_turns + 1;
     uint32_t running, waiting;
     engine_load(en, &running, &waiting);
     for (uint32_t i = 0; i < clients_n; i++) {
@@ -265,7 +291,7 @@ static void check_turn(uint32_t fed, uint32_t spans, bool worked)
         take(c);
         CHECK(c->reply.ended, "client %u cancelled, and a turn later it still runs", i);
     }
-    if (worked)
+    if (idle_turns < 20) /* a second: a row that waits for its reader keeps its blocks for a moment */
         return;
     for (uint32_t i = 0; i < clients_n; i++) {
         struct client *c = &clients[i];
@@ -320,6 +346,15 @@ static void check_client(const struct client *c)
     uint32_t rest = fake.context - c->rq.prompt_n, most = c->rq.max_tokens ? c->rq.max_tokens : rest;
     if (c->refused || c->gone)
         return;
+    if (c->poisoned) { /* L4: it fails, and nobody else does. What it chose before the end of its prompt is nothing. */
+        CHECK(c->reply.n == 0, "%u ids after poison", c->reply.n);
+        CHECK(r->err.code == ST_STEP_FAILED || r->err.code == ST_DEADLINE || r->err.code == ST_CANCELLED ||
+                  r->kv_exhausted,
+              "a poisoned request ended with %s", finish_name(r->finish));
+        seen.poisoned += r->err.code == ST_STEP_FAILED;
+        return;
+    }
+    CHECK(!easy || !r->usage.preemptions, "put back %u times, with plenty of blocks", r->usage.preemptions);
     seen.preemptions += r->usage.preemptions;
     seen.cached += r->usage.cached_tokens;
     uint32_t n = c->rq.prompt_only ? 0 : fake_expect(&fake, &c->rq, most, want);
@@ -343,15 +378,17 @@ static void check_client(const struct client *c)
 static void run(struct pool *pool)
 {
     now = 5000;
+    idle_turns = 0;
     make_engine(pool);
-    uint32_t all = engine_kv_unused(en), turns = 0;
+    uint32_t all = engine_kv_available(en), turns = 0;
     for (; !all_done(); turns++) {
         CHECK(turns < MOST_TURNS, "no end after %u turns", turns);
         for (uint32_t i = 0; i < clients_n; i++)
             act(&clients[i]);
-        uint32_t fed = fake.fed, spans = fake.spans;
+        struct fake_model before;
+        memcpy(&before, &fake, sizeof before);
         bool worked = engine_turn(en);
-        check_turn(fake.fed - fed, fake.spans - spans, worked);
+        check_turn(&before, worked);
         double predicted, budget;
         engine_last_step(en, &predicted, &budget);
         now += worked ? (predicted > 0 ? predicted * 1e-3 : 1e-4) : 0.05;
@@ -363,7 +400,7 @@ static void run(struct pool *pool)
         if (!clients[i].refused && !clients[i].gone)
             engine_close(en, clients[i].id);
     }
-    CHECK(engine_kv_unused(en) == all, "%u blocks are held, and nobody is there", all - engine_kv_unused(en));
+    CHECK(engine_kv_available(en) == all, "%u blocks are held, and nobody is there", all - engine_kv_available(en));
     seen.scenarios++;
     seen.turns += turns;
     engine_free(en);
@@ -384,15 +421,16 @@ int main(int argc, char **argv)
     }
     pool_free(pool);
     printf("note: %llu scenarios, seeds %llu to %llu: %llu requests in %llu turns; %llu refused, %llu cancelled, %llu "
-           "vanished, %llu not read, %llu deadlines, %llu times put back, %llu ends for lack of blocks, %llu ids reused\n",
+           "vanished, %llu not read, %llu deadlines, %llu times put back, %llu ends for lack of blocks, %llu poisoned, %llu ids reused\n",
            (unsigned long long)seen.scenarios, (unsigned long long)first, (unsigned long long)(first + n - 1),
            (unsigned long long)seen.requests, (unsigned long long)seen.turns, (unsigned long long)seen.refused,
            (unsigned long long)seen.cancelled, (unsigned long long)seen.vanished, (unsigned long long)seen.stalled,
            (unsigned long long)seen.deadlines, (unsigned long long)seen.preemptions, (unsigned long long)seen.exhausted,
+           (unsigned long long)seen.poisoned,
            (unsigned long long)seen.cached);
     /* A simulation in which something never happens proves nothing about it. */
     bool all = n < 200 || (seen.refused && seen.cancelled && seen.vanished && seen.stalled && seen.deadlines &&
-                           seen.preemptions && seen.cached && seen.exhausted);
+                           seen.preemptions && seen.cached && seen.exhausted && seen.poisoned);
     printf("%llu passed, %d failed\n", (unsigned long long)seen.scenarios, !all);
     return !all;
 }

@@ -163,7 +163,7 @@ void engine_result(struct engine *en, request_id id, struct request_result *out)
     out->usage = (struct request_usage){.prompt_tokens = 5, .completion_tokens = s->said, .cached_tokens = 2,
                                         .miss = MISS_DIFFERS, .sampled = s->said, .steps = 3, .head_positions = 4,
                                         .preemptions = 1, .queue_s = 0.25, .prefill_s = 0.5, .decode_s = 1};
-    out->plan = (struct plan){.match = {.on = true}, .publish = {.on = true}, .skip_head = {.why = "it is \"so\""}};
+    out->plan = (struct plan){.match = {.on = true}, .publish = {.why = "it is \"so\""}};
 }
 
 void engine_close(struct engine *en, request_id id)

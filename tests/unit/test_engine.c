@@ -49,7 +49,7 @@ static void test_one_row(void **state)
     fake.no_eos = true;
     struct engine *en = begin((struct engine_config){.rows = 2}, true);
     assert_int_equal(engine_context(en), 512);
-    uint32_t unused = engine_kv_unused(en);
+    uint32_t unused = engine_kv_available(en);
     tok_id prompt[200];
     client_prompt(prompt, 200, 1);
     struct request rq = client_request(prompt, 200, 50);
@@ -67,7 +67,7 @@ static void test_one_row(void **state)
     assert_int_equal(u.head_positions, 50);
     assert_int_equal(fake.steps, 50); /* the last id was never fed */
     assert_true(u.queue_s >= 0 && u.prefill_s > 0 && u.decode_s > 0);
-    assert_int_equal(engine_kv_unused(en), unused);
+    assert_int_equal(engine_kv_available(en), unused);
     end(en);
 }
 
@@ -319,7 +319,7 @@ static void test_huge_token_unread(void **state)
         fake.tuning.stall_ms = how == 0 ? 300 : 0;
         script = "0bc.";
         struct engine *en = begin((struct engine_config){.rows = 1}, true);
-        uint32_t unused = engine_kv_unused(en);
+        uint32_t unused = engine_kv_available(en);
         const struct request_stop stop = {"xy", 2};
         struct request rq = client_request(prompt, 2, 50);
         rq.stops = &stop;
@@ -342,7 +342,7 @@ static void test_huge_token_unread(void **state)
             engine_close(en, id);
         }
         client_await_load(en, 0, 0);
-        assert_int_equal(engine_kv_unused(en), unused);
+        assert_int_equal(engine_kv_available(en), unused);
         end(en);
     }
 }

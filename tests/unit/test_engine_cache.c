@@ -134,7 +134,7 @@ static void test_budget(void **state)
     const size_t budget = 512 << 10;
     struct engine *en = begin((struct engine_config){.rows = 2, .kv_budget = budget});
     assert_in_range(engine_kv_bytes(en), budget / 2, budget);
-    uint32_t blocks = engine_kv_unused(en);
+    uint32_t blocks = engine_kv_available(en);
     tok_id prompt[LONGEST];
     for (uint32_t i = 0; i < 200; i++) {
         client_prompt(prompt, 600, 500 + i);
@@ -144,7 +144,7 @@ static void test_budget(void **state)
     assert_true(ask(en, prompt, 600, 2) > 560);     /* the last one is there, the first one is not */
     client_prompt(prompt, 600, 500);
     assert_int_equal(ask(en, prompt, 600, 2), 0);
-    assert_int_equal(engine_kv_unused(en), blocks);
+    assert_int_equal(engine_kv_available(en), blocks);
     end(en);
 }
 

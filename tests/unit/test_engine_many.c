@@ -119,10 +119,10 @@ static void test_mix(void **state)
             for (int r = 0; r < 3; r++) {
                 fake_init(&fake, 600);
                 struct engine *en = begin(pool, (struct engine_config){.rows = rows[r], .chunk = chunks[c]});
-                uint32_t unused = engine_kv_unused(en);
+                uint32_t unused = engine_kv_available(en);
                 run_mix(en);
                 client_await_load(en, 0, 0);
-                assert_int_equal(engine_kv_unused(en), unused);
+                assert_int_equal(engine_kv_available(en), unused);
                 assert_true(fake.most_tokens <= LIMIT_STEP && fake.most_spans <= rows[r]);
                 end(en);
             }
@@ -138,7 +138,7 @@ static void test_running_out_of_blocks(void **state)
     fake_init(&fake, 300);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 8, .context = 256, .kv_budget = 64 << 10});
-    uint32_t unused = engine_kv_unused(en);
+    uint32_t unused = engine_kv_available(en);
     assert_in_range(unused, 8, 24);
     request_id id[MANY];
     struct request rq[MANY];
@@ -160,7 +160,7 @@ static void test_running_out_of_blocks(void **state)
     }
     assert_true(fake.fed > ids); /* some were put back */
     client_await_load(en, 0, 0);
-    assert_int_equal(engine_kv_unused(en), unused);
+    assert_int_equal(engine_kv_available(en), unused);
     end(en);
     pool_free(pool);
 }
@@ -178,18 +178,25 @@ static void test_last_row(void **state)
     struct request rq[3];
     for (uint32_t i = 0; i < 3; i++) {
         client_prompt(prompts[i], 200, i);
-        rq[i] = client_request(prompts[i], i == 1 ? 200 : 60, 90);
+        rq[i] = client_request(prompts[i], 60, 0);
         id[i] = submit(en, &rq[i]);
     }
+    struct err e;
+    struct request never = client_request(prompts[0], 60, 90);
+    assert_int_equal(engine_submit(en, &never, &(request_id){0}, &e), ST_NEVER_FITS);
+    assert_string_equal(e.field, "max_tokens");
+    never = client_request(prompts[0], 200, 0);
+    assert_int_equal(engine_submit(en, &never, &(request_id){0}, &e), ST_NEVER_FITS);
+    assert_string_equal(e.field, "prompt");
     for (uint32_t i = 0; i < 3; i++) {
         client_finish(en, id[i], &replies[i]);
         assert_int_equal(replies[i].result.finish, FINISH_LENGTH);
         assert_true(replies[i].result.kv_exhausted);
-        assert_int_equal(replies[i].n, i == 1 ? 0 : 128 - 60 + 1);
+        assert_int_equal(replies[i].n, 128 - 60 + 1);
         rq[i].max_tokens = replies[i].n;
         assert_true(client_right(&fake, &rq[i], &replies[i]));
     }
-    assert_int_equal(engine_kv_unused(en), 4);
+    assert_int_equal(engine_kv_available(en), 4);
     end(en);
     pool_free(pool);
 }
@@ -350,7 +357,7 @@ static void test_slow_reader_gives_blocks(void **state)
     fake_init(&fake, 300);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 2, .context = 256, .kv_budget = 40 << 10});
-    assert_in_range(engine_kv_unused(en), 8, 12);
+    assert_in_range(engine_kv_available(en), 8, 12);
     client_prompt(prompts[0], 150, 0);
     client_prompt(prompts[1], 20, 1);
     struct request slow = client_request(prompts[0], 150, 100), quick = client_request(prompts[1], 20, 230);
@@ -407,7 +414,7 @@ static void test_close_while_running(void **state)
     fake_init(&fake, 600);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 2});
-    uint32_t unused = engine_kv_unused(en);
+    uint32_t unused = engine_kv_available(en);
     for (uint32_t i = 0; i < 50; i++) {
         client_prompt(prompts[0], 50, i);
         struct request rq = client_request(prompts[0], 50, 0);
@@ -418,7 +425,7 @@ static void test_close_while_running(void **state)
         engine_close(en, id);
     }
     client_await_load(en, 0, 0);
-    assert_int_equal(engine_kv_unused(en), unused);
+    assert_int_equal(engine_kv_available(en), unused);
     end(en);
     pool_free(pool);
 }
@@ -550,7 +557,7 @@ static void test_anything(void **state)
         fake.tuning.positions = 256 + draw(4) * 100; /* one or two rows of the largest kind */
         struct engine_config cfg = {.rows = 1 + draw(8), .queue = 1 + draw(20), .chunk = 1 + draw(3) * 50};
         struct engine *en = begin(pool, cfg);
-        uint32_t unused = engine_kv_unused(en), over = 0;
+        uint32_t unused = engine_kv_available(en), over = 0;
         for (uint32_t round = 0; over < MANY; round++) {
             over = 0;
             for (uint32_t i = 0; i < MANY; i++) {
@@ -561,7 +568,7 @@ static void test_anything(void **state)
                 nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
         }
         client_await_load(en, 0, 0);
-        assert_int_equal(engine_kv_unused(en), unused);
+        assert_int_equal(engine_kv_available(en), unused);
         assert_true(fake.most_spans <= cfg.rows);
         end(en);
     }
@@ -611,7 +618,7 @@ static void test_client_threads(void **state)
     struct pool *pool = threads(2);
     fake_init(&fake, 200);
     struct engine *en = begin(pool, (struct engine_config){.rows = 3, .queue = 4, .kv_budget = 48 << 10});
-    uint32_t unused = engine_kv_unused(en);
+    uint32_t unused = engine_kv_available(en);
     pthread_t thread[CLIENTS];
     for (uint32_t i = 0; i < CLIENTS; i++) {
         clients[i] = (struct client){.en = en, .seed = i + 1};
@@ -624,7 +631,7 @@ static void test_client_threads(void **state)
         assert_int_equal(clients[i].cancelled, 3);
     }
     client_await_load(en, 0, 0);
-    assert_int_equal(engine_kv_unused(en), unused);
+    assert_int_equal(engine_kv_available(en), unused);
     end(en);
     pool_free(pool);
 }

@@ -27,6 +27,13 @@ static double test_clock(void *ctx)
     return now;
 }
 
+static const struct engine_cost millisecond_an_id = {.n = 2,
+                                                     .point = {{1, 1}, {1000, 1000}},
+                                                     .head_ms = 1e-6,
+                                                     .attention_ms = 1e-6,
+                                                     .decode_attention_ms = 1e-6,
+                                                     .frozen = true};
+
 static void begin(struct engine_config cfg, uint32_t positions)
 {
     struct err e = {.text = ""};
@@ -145,6 +152,77 @@ static void test_agents_together(void **state)
         want += 40 + i + 4;
     }
     assert_int_equal(fake.fed, want);
+    end();
+}
+
+/* A row that is served before others does not wait for one that is served after them, though it begins like it. */
+static void test_no_follower_of_a_larger_rank(void **state)
+{
+    (void)state;
+    begin((struct engine_config){.rows = 3, .chunk = 4}, 0);
+    tok_id prompt[600];
+    client_prompt(prompt, 600, 21);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct request rq = client_request(prompt, 600, 3);
+        rq.priority = i ? -100 : 50;
+        submit(i, &rq);
+        turn(2);
+    }
+    uint32_t running, waiting;
+    engine_load(en, &running, &waiting);
+    assert_int_equal(running, 2);
+    finish(2);
+    end();
+}
+
+/* Who asked for no prefix cache does not lend what it fed, either. */
+static void test_no_lender_without_cache(void **state)
+{
+    (void)state;
+    begin((struct engine_config){.rows = 2}, 0);
+    tok_id prompt[30];
+    client_prompt(prompt, 30, 22);
+    struct request rq = client_request(prompt, 30, 20);
+    rq.no_prefix_cache = true;
+    submit(0, &rq);
+    turn(1);
+    turn(1);
+    rq.no_prefix_cache = false;
+    submit(1, &rq);
+    finish(2);
+    assert_int_equal(replies[1].result.usage.cached_tokens, 0);
+    end();
+}
+
+/* Rows whose readers only need a moment keep their blocks: nothing is fed twice. */
+static void test_slow_scorers(void **state)
+{
+    (void)state;
+    begin((struct engine_config){.rows = 2}, 0);
+    static tok_id prompt[MANY][500];
+    for (uint32_t i = 0; i < MANY; i++) {
+        client_prompt(prompt[i], 500, 60 + i);
+        struct request rq = client_request(prompt[i], 500, 1);
+        rq.logprobs = 1;
+        rq.prompt_logprobs = rq.prompt_only = true;
+        submit(i, &rq);
+    }
+    for (uint32_t k = 0; !done(MANY); k++) {
+        turn(0);
+        now += 0.01;
+        for (uint32_t i = 0; i < MANY && k % 5 == 0; i++) {
+            struct event ev;
+            while (!replies[i].ended && engine_take(en, ids[i], &ev, 1))
+                replies[i].ended = ev.kind == EVENT_END;
+        }
+        assert_true(k < 2000);
+    }
+    finish(MANY);
+    assert_int_equal(fake.fed, MANY * 500);
+    struct engine_stats stats;
+    engine_stats(en, &stats);
+    assert_int_equal(stats.preemptions, 0);
+    assert_int_equal(stats.prompt_tokens, MANY * 500);
     end();
 }
 
@@ -313,8 +391,7 @@ static void test_fair(void **state)
 static void test_budget(void **state)
 {
     (void)state;
-    const struct engine_cost cost = {
-        .n = 2, .point = {{1, 1}, {1000, 1000}}, .head_ms = 1e-6, .attention_ms = 1e-6, .frozen = true};
+    const struct engine_cost cost = millisecond_an_id;
     begin((struct engine_config){.rows = MANY, .cost = &cost}, 0);
     static tok_id prompt[MANY][1000];
     struct request rq[MANY];
@@ -351,7 +428,7 @@ static void test_budget(void **state)
 
     /* A machine on which even one id takes longer than the budget still feeds four of a prompt. */
     const struct engine_cost slow = {
-        .n = 1, .point = {{1, 500}}, .head_ms = 1e-6, .attention_ms = 1e-6, .frozen = true};
+        .n = 1, .point = {{1, 500}}, .head_ms = 1e-6, .attention_ms = 1e-6, .decode_attention_ms = 1e-6, .frozen = true};
     begin((struct engine_config){.rows = 2, .cost = &slow, .itl_ms = 20}, 0);
     rq[0].max_tokens = 20;
     submit(0, &rq[0]);
@@ -485,8 +562,7 @@ static void test_prompt_logprobs_resumed(void **state)
     (void)state;
     static tok_id prompt[700], other[200];
     client_prompt(prompt, 700, 12);
-    const struct engine_cost cost = {
-        .n = 2, .point = {{1, 1}, {1000, 1000}}, .head_ms = 1e-6, .attention_ms = 1e-6, .frozen = true};
+    const struct engine_cost cost = millisecond_an_id;
     begin((struct engine_config){.rows = 2, .cost = &cost, .itl_ms = 5}, 18 * KV_BLOCK);
     client_prompt(other, 100, 13);
     struct request rival = client_request(other, 100, 200);
@@ -560,7 +636,8 @@ int main(void)
         cmocka_unit_test(test_misses),  cmocka_unit_test(test_priority),        cmocka_unit_test(test_victim),
         cmocka_unit_test(test_budget),  cmocka_unit_test(test_deadline),        cmocka_unit_test(test_prompt_logprobs),
         cmocka_unit_test(test_prompt_logprobs_resumed), cmocka_unit_test(test_look),
-        cmocka_unit_test(test_fair),
+        cmocka_unit_test(test_fair), cmocka_unit_test(test_no_follower_of_a_larger_rank),
+        cmocka_unit_test(test_no_lender_without_cache), cmocka_unit_test(test_slow_scorers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,8 +120,8 @@ static void test_usage(void **state)
            "\"echo\":{},\"ngram\":{},\"draft\":{}},\"cache_miss\":{\"at\":2,\"cause\":\"text differs\"},\"preemptions\":1,"
            "\"seed\":5,\"queue_s\":0.250000,\"prefill_s\":0.500000,\"decode_s\":1.000000,\"seconds\":{\"queue\":0.250000,"
            "\"prefill\":0.500000,\"decode\":1.000000,\"grammar\":0}}}}");
-    static const char plan[] = "\"plan\":{\"prefix_cache\":{\"match\":{\"on\":true,\"why\":null},\"publish\":{\"on\":true,"
-                               "\"why\":null}},\"skip_head\":{\"on\":false,\"why\":\"it is \\\"so\\\"\"}}}}";
+    static const char plan[] = "\"plan\":{\"prefix_cache\":{\"match\":{\"on\":true,\"why\":null},\"publish\":{\"on\":false,"
+                               "\"why\":\"it is \\\"so\\\"\"}}}}}";
     expect(chat(&l, "hi", ",\"ffwd\":{\"plan\":true}"), 200, plan);
     expect(chat(&l, "hi", ",\"ffwd\":{\"plan\":true},\"stream\":true,\"stream_options\":{\"include_usage\":true}"), 200,
            plan);

@@ -79,9 +79,7 @@ static void add_plan(struct buf *out, const struct plan *p)
     add_feature(out, "match", &p->match);
     buf_adds(out, ",");
     add_feature(out, "publish", &p->publish);
-    buf_adds(out, "},");
-    add_feature(out, "skip_head", &p->skip_head);
-    buf_adds(out, "}");
+    buf_adds(out, "}}");
 }
 
 /* Nothing proposes tokens in this version, and nothing is relaxed: every token was chosen by a sampler. */
