@@ -65,7 +65,8 @@ static struct fake_model fake;
 static struct engine *en;
 static double now;
 static struct {
-    uint64_t scenarios, requests, refused, cancelled, vanished, stalled, deadlines, preemptions, turns, cached, exhausted, poisoned;
+    uint64_t scenarios, requests, refused, cancelled, vanished, stalled, deadlines, preemptions, turns, cached;
+    uint64_t exhausted, poisoned;
 } seen;
 
 #define CHECK(x, ...)                                                                                                 \
@@ -421,7 +422,8 @@ int main(int argc, char **argv)
     }
     pool_free(pool);
     printf("note: %llu scenarios, seeds %llu to %llu: %llu requests in %llu turns; %llu refused, %llu cancelled, %llu "
-           "vanished, %llu not read, %llu deadlines, %llu times put back, %llu ends for lack of blocks, %llu poisoned, %llu ids reused\n",
+           "vanished, %llu not read, %llu deadlines, %llu times put back, %llu ends for lack of blocks, %llu poisoned, "
+           "%llu ids reused\n",
            (unsigned long long)seen.scenarios, (unsigned long long)first, (unsigned long long)(first + n - 1),
            (unsigned long long)seen.requests, (unsigned long long)seen.turns, (unsigned long long)seen.refused,
            (unsigned long long)seen.cancelled, (unsigned long long)seen.vanished, (unsigned long long)seen.stalled,
