@@ -8,6 +8,8 @@
 #define CLIP 2.0       /* a step that took this many times longer than predicted counts as this: the machine slept */
 #define FACTOR_MOST 64.0
 #define WEIGHT_MOST 100.0
+#define LATE_UP 0.1     /* late steps are learnt from soon and forgotten slowly: most steps should end in time */
+#define LATE_DOWN 0.005
 #define KEYS_UNIT 1e6
 /* Of the int8 rate, in a first guess: the real pass does other things as well, and attention works in f32. */
 #define PASS_SHARE 0.6
@@ -211,7 +213,8 @@ void cost_saw_forward(struct cost *c, const struct cost_work *w, double ms)
     }
     drift(c, &p);
     apply(c);
-    c->late += 0.05 * (fmax(error / predicted, 0) - c->late);
+    double late = fmax(error / predicted, 0);
+    c->late += (late > c->late ? LATE_UP : LATE_DOWN) * (late - c->late);
 }
 
 void cost_saw_heads(struct cost *c, uint32_t heads, double ms)

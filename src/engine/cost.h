@@ -25,7 +25,7 @@ struct cost {
     double factor[ENGINE_COST_POINTS], weight[ENGINE_COST_POINTS]; /* weight: how much was observed near the point */
     double keys_factor, decode_factor, head_factor;
     double heads_seen;
-    double late;               /* how much longer than predicted steps take, as a share, smoothed; [0, 1] */
+    double late;               /* how much longer than predicted late steps take, as a share */
 };
 
 /* Begins with a curve that engine_cost_check() accepts. */

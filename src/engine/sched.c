@@ -266,7 +266,7 @@ void sched_share(struct engine *en, struct step *st)
     /* hi does not fit, lo is what is taken at least */
     uint32_t lo = SCHED_LEAST_PREFILL, hi = en->step_tokens - decoding;
     lo = lo < hi ? lo : hi;
-    st->budget_ms = decoding ? (double)en->cfg.itl_ms / (1 + SCHED_LATE * en->cost.late) : SCHED_PREFILL_MS;
+    st->budget_ms = decoding ? (double)en->cfg.itl_ms / (1 + en->cost.late) : SCHED_PREFILL_MS;
     share(en, st, hi);
     st->predicted_ms = predict(en, st);
     if (st->predicted_ms <= st->budget_ms || lo == hi || decoding == st->n)

@@ -23,7 +23,6 @@
 #define SCHED_ITL_MS 50u        /* where the configuration names none */
 #define SCHED_PREFILL_MS 200.0
 #define SCHED_LEAST_PREFILL 4u
-#define SCHED_LATE 2.0          /* how much earlier a step should end where steps end late, in their mean lateness */
 
 /* A request comes in at `now`. */
 double sched_rank(int32_t priority, double now);
