@@ -87,8 +87,9 @@ class Server:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(self.command(port, self.slots), stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=self.log)
+        program, *options = self.command(port, self.slots)
+        self.process = subprocess.Popen([os.path.abspath(program), *options], stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=self.log, cwd=tempfile.gettempdir())  # some leave files where they run
         until = time.monotonic() + START_S
         try:
             while not self._healthy():

@@ -60,10 +60,11 @@ static const struct opt_verb verb = {
 static const char *const ends[] = {"seconds", "requests", "errors", "interrupted"};
 
 /* Where tokens_out comes from: `usage` of the replies, or a count of pieces of text where they have none. Requests that
- * were cut off have no usage and are counted by pieces in any case. */
+ * were cut off, or ended after the window, are counted by pieces in any case. */
 static const char *token_source(const struct drive_result *r)
 {
-    return r->with_usage == 0 ? "chunks" : r->with_usage == r->ended ? "usage" : "usage and chunks";
+    bool all = r->with_usage == r->ended && !r->cancelled;
+    return r->with_usage == 0 ? "chunks" : all ? "usage" : "usage and chunks";
 }
 
 static double rate(uint64_t n, const struct drive_result *r)
@@ -106,10 +107,11 @@ static int print_json(const struct options *o, const struct drive_result *r)
         "cancelled", (json_int_t)r->cancelled, "errors", (json_int_t)r->errors, "error_list", errors_json(r),
         "token_source", token_source(r));
     json_t *more = json_pack(
-        "{s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:f}", "tokens_in", (json_int_t)r->tokens_in, "tokens_cached",
+        "{s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o}", "tokens_in", (json_int_t)r->tokens_in, "tokens_cached",
         (json_int_t)r->tokens_cached, "tokens_out", (json_int_t)r->tokens_out, "tokens_per_s", rate(r->tokens_out, r),
         "requests_per_s", rate(r->ended_inside, r), "ttft_ms", spread_json(&r->first), "itl_ms", spread_json(&r->gap),
-        "e2e_ms", spread_json(&r->whole), "jain", hist_jain(r->by_client, o->clients));
+        "e2e_ms", spread_json(&r->whole), "jain",
+        r->tokens_out ? json_real(hist_jain(r->by_client, o->clients)) : json_null());
     json_object_update_missing(root, more);
     json_decref(more);
     if (o->long_prompt)
@@ -205,7 +207,11 @@ int verb_bench_load(int argc, char **argv)
     cli_catch_signals();
     if (drive_run(&c, &r, &e) != ST_OK)
         return cli_fail(&e);
-    if (r.errors && r.first.n == 0) {
+    if (!r.ended && !r.errors) {
+        (void)err_set(&e, ST_IO, "", "%.100s: no request was answered in time", o.url);
+        return cli_fail(&e);
+    }
+    if (!r.ended) {
         char status_text[24] = "";
         if (r.kinds[0].status)
             snprintf(status_text, sizeof status_text, "HTTP %d: ", r.kinds[0].status);

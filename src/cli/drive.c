@@ -72,15 +72,15 @@ static void count_error(struct drive_result *r, int status, const char *text)
     r->kinds[i].count++;
 }
 
-/* Tokens count for the rates while the window is open. */
-static void count_tokens(struct client *k, uint64_t n)
+/* Tokens count for the rates while the window is open. `n` may be negative: less came than the chunks seemed to say. */
+static void count_tokens(struct client *k, int64_t n)
 {
     struct drive *d = k->d;
     if (d->window_end || k == d->long_one)
         return;
-    k->counted += n;
-    d->r->tokens_out += n;
-    d->r->by_client[k - d->clients] += n;
+    k->counted += (uint64_t)n;
+    d->r->tokens_out += (uint64_t)n;
+    d->r->by_client[k - d->clients] += (uint64_t)n;
 }
 
 static void take_text(struct client *k, uint64_t now)
@@ -118,12 +118,15 @@ static void take_ended(struct client *k, uint64_t now)
     }
     r->ended++;
     r->ended_inside += d->window_end == 0;
-    r->with_usage += s->has_usage;
+    r->with_usage += s->has_usage && d->window_end == 0;
     r->tokens_in += s->tokens_in;
     r->tokens_cached += s->tokens_cached;
     hist_add(&r->whole, (now - k->sent) / 1000);
-    if (s->tokens_out > k->counted) /* tokens without text of their own, and chunks of several tokens */
-        count_tokens(k, s->tokens_out - k->counted);
+    if (s->has_usage) { /* tokens without text of their own, chunks of several tokens or of parts of one */
+        uint64_t most = d->c->ask.max_tokens > k->counted ? d->c->ask.max_tokens : k->counted;
+        uint64_t said = s->tokens_out < most ? s->tokens_out : most; /* no server is believed more than was asked for */
+        count_tokens(k, (int64_t)said - (int64_t)k->counted);
+    }
 }
 
 /* --- one request ----------------------------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@
 #define GRACE_MAX 86400u             /* seconds */
 #define LOOK_NS 20000000u            /* how often a server that stops is asked whether it is idle */
 #define SECOND_SIGNAL_NS 500000000u  /* two signals closer together are one wish; see out.c */
+#define LEAST_DRAIN_NS 300000000ull /* even an idle server says for a moment that it stops: clients may be connecting */
 
 struct options {
     const char *model, *host, *model_name, *cost_file, *log_file;
@@ -67,7 +68,7 @@ static const struct opt opts[] = {
 static const struct opt_verb verb = {
     "serve",
     "Serves the OpenAI API (chat completions, completions, models) over HTTP. The first SIGINT or SIGTERM lets "
-    "requests under way finish, the second ends them.",
+    "requests under way finish, a second one half a second later or more ends them.",
     "[-m FILE] [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 /* The file's name without its folder and ending. */
@@ -122,7 +123,7 @@ static int drain(struct server *s, uint32_t grace_s)
 {
     const uint64_t from = clock_ns(), until = from + grace_s * 1000000000ull;
     server_drain(s);
-    while (!server_idle(s) && clock_ns() < until) {
+    while ((!server_idle(s) || clock_ns() - from < LEAST_DRAIN_NS) && clock_ns() < until) {
         int sig = wait_signal(LOOK_NS);
         if (sig && clock_ns() - from > SECOND_SIGNAL_NS)
             return sig;

@@ -92,13 +92,17 @@ static bool wait_answer(struct look *l)
 enum status engine_look(struct engine *en, struct engine_view *out, struct err *e)
 {
     struct look *l = &en->look;
+    uint64_t began = clock_ns();
     pthread_mutex_lock(&l->lock);
-    bool seen = false;
-    if (!atomic_load(&en->stopping)) {
+    /* One that was asked for after this looker came, while it waited for the lock, is as good as its own. */
+    bool stopping = atomic_load(&en->stopping), seen = !stopping && l->taken >= began;
+    if (!seen && !stopping) {
+        uint64_t now = clock_ns();
         l->asked++;
         queue_push(&en->queue, (struct command){COMMAND_LOOK, l->asked});
         engine_ring(en);
         seen = wait_answer(l);
+        l->taken = seen ? now : 0;
     }
     if (seen) {
         struct engine_row_view *rows = out->rows;

@@ -2,7 +2,7 @@
  * look: a picture of the engine for somebody else's thread.
  *
  * The looker posts a command and waits; the engine's thread fills the picture between two steps. Lookers take turns under
- * a lock that the engine's thread never takes.
+ * a lock that the engine's thread never takes; those who queued up for it share the next picture.
  */
 #ifndef ENGINE_LOOK_H
 #define ENGINE_LOOK_H
@@ -20,6 +20,7 @@ struct look {
     sem_t done;
     struct engine_view view;    /* rows point to `rows` */
     struct engine_row_view *rows; /* [running + waiting, at most] */
+    uint64_t taken;             /* clock_ns() when the last complete picture was asked for; under the lock */
     uint32_t asked;             /* the looker's count */
     _Atomic uint32_t answered;  /* the asker whose picture it is; set when it is complete */
     bool ready;                 /* the lock and the semaphore exist */

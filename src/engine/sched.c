@@ -91,7 +91,8 @@ static bool make_way(struct engine *en)
 static bool leads(const struct row *o, const struct row *r, uint32_t cached, uint32_t common)
 {
     uint32_t has = o->seq->len > cached ? o->seq->len : cached;
-    return preparing(o) && o->rank <= r->rank && o->plan.publish.on && o->stalled <= 0 && common / KV_BLOCK > has / KV_BLOCK;
+    bool goes_on = preparing(o) && o->rank <= r->rank && o->stalled <= 0;
+    return goes_on && o->plan.publish.on && common / KV_BLOCK > has / KV_BLOCK;
 }
 
 static bool finds_leader(const struct engine *en, struct row *r, uint32_t cached)

@@ -59,7 +59,8 @@ static void costs(const struct engine_cost *c, struct buf *out)
     about(out, PREFIX "predicted_head_seconds", "gauge", "What the logits of a position are predicted to take.");
     buf_adds(out, PREFIX "predicted_head_seconds");
     value(out, c->head_ms * 1e-3);
-    about(out, PREFIX "predicted_attention_seconds", "gauge", "What a million keys, over all layers, are predicted to take.");
+    about(out, PREFIX "predicted_attention_seconds", "gauge",
+          "What a million keys, over all layers, are predicted to take.");
     buf_adds(out, PREFIX "predicted_attention_seconds{phase=\"prefill\"}");
     value(out, c->attention_ms * 1e-3);
     buf_adds(out, PREFIX "predicted_attention_seconds{phase=\"decode\"}");

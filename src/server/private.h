@@ -36,6 +36,10 @@ http_handler server_metrics, server_rows;
  * cache_per_key the key it came with. `to` has room for LIMIT_SALT bytes; returns how many were written. */
 size_t server_salt(const struct http_call *call, struct server_name asked, char *to);
 
+/* Who may find what a request leaves behind: SERVER_OWNER bytes of key and salt, whatever cache_per_key says. */
+#define SERVER_OWNER 32u
+size_t server_owner(const struct http_call *call, struct server_name asked, char *to);
+
 /* A random number below 2^bits, bits <= 64, from the system. */
 uint64_t server_random(unsigned bits);
 

@@ -41,27 +41,37 @@ static void replay(const struct chat_record *record, const struct chat_replay *a
     p->replayed = at->reused;
 }
 
+/* A split that is much finer than the usual one is not a model's, and a finer one must not be what makes a request too
+ * long, or leaves no room for a reply of open length. */
+static bool worth_it(const struct chat_replay *at, size_t n, uint32_t max_tokens, uint32_t context)
+{
+    size_t longer = at->recorded + n - at->fresh;
+    if (longer <= n)
+        return true;
+    if (at->recorded - at->fresh > at->fresh / 8 + 8 || n >= context)
+        return false;
+    return max_tokens ? longer + max_tokens < context : longer - n <= (context - n) / 8;
+}
+
 void server_recall(struct server_replay *store, const struct tok *tok, uint32_t context, struct reply_job *job)
 {
     struct server_record *found[LIMIT_REPLAY_CANDIDATES];
     size_t count = 0;
     for (uint32_t i = 0; i < job->lookups_n && store; i++)
-        server_replay_find(store, job->salt, job->lookups[i], found, &count, LIMIT_REPLAY_CANDIDATES);
+        server_replay_find(store, job->owner, job->lookups[i], found, &count, LIMIT_REPLAY_CANDIDATES);
     for (uint32_t i = 0; i < job->prompts_n && count; i++) {
         struct reply_prompt *p = &job->prompts[i];
         struct chat_replay at;
         /* Ids that the client sent stay; log-probabilities of a prompt are those of its usual encoding. */
         const struct chat_record *best = p->from_tok && !job->echo ? best_of(found, count, tok, p, &at) : NULL;
-        size_t longer = best ? at.recorded + p->n - at.fresh : 0;
-        /* A finer split must not be what makes a request too long. */
-        if (best && (longer <= p->n || longer + job->max_tokens < context))
+        if (best && worth_it(&at, p->n, job->max_tokens, context))
             replay(best, &at, p);
     }
     if (count)
         server_replay_drop(store, found, count);
 }
 
-void server_remember(struct server_replay *store, struct server_name salt, const struct server_name *names,
+void server_remember(struct server_replay *store, struct server_name owner, const struct server_name *names,
                      size_t names_n, const struct reply_prompt *prompt, const tok_id *reply, size_t n)
 {
     size_t all = prompt->n + n;
@@ -74,7 +84,7 @@ void server_remember(struct server_replay *store, struct server_name salt, const
         memcpy(ids + prompt->n, reply, n * sizeof *ids);
         for (size_t i = 0; i < all; i++)
             generated[i] = i >= prompt->n || (prompt->generated && prompt->generated[i]);
-        server_replay_put(store, salt, names, names_n, &(struct chat_record){ids, generated, all});
+        server_replay_put(store, owner, names, names_n, &(struct chat_record){ids, generated, all});
     }
     free(ids);
     free(generated);

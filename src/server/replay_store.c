@@ -22,6 +22,7 @@ struct name {
 struct place {
     struct server_record *record; /* NULL = free */
     uint64_t used;                /* when it was put or found last, by the store's counter */
+    uint64_t owner;               /* hash of its namespace */
 };
 
 struct server_replay {
@@ -169,18 +170,45 @@ static size_t oldest(const struct server_replay *st)
     return best;
 }
 
+/* The oldest record, of that owner alone if `owner` is not 0; NONE without any. */
+static size_t oldest_record(const struct server_replay *st, uint64_t owner)
+{
+    size_t found = NONE;
+    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++) {
+        const struct place *p = &st->places[i];
+        if (p->record && (!owner || p->owner == owner) && (found == NONE || p->used < st->places[found].used))
+            found = i;
+    }
+    return found;
+}
+
+/* An owner who would hold more than half, with n more ids, makes room at its own expense. */
+static bool too_much(const struct server_replay *st, uint64_t owner, size_t n)
+{
+    size_t records = 1, ids = n;
+    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
+        if (st->places[i].record && st->places[i].owner == owner) {
+            records++;
+            ids += st->places[i].record->ids.n;
+        }
+    return records > LIMIT_REPLAY_RECORDS / 2 || ids > LIMIT_REPLAY_IDS / 2;
+}
+
 /* The oldest record that is in the way of n more ids, emptied; false when there is room. */
-static bool make_room(struct server_replay *st, size_t n, struct server_record **gone)
+static bool make_room(struct server_replay *st, uint64_t owner, size_t n, struct server_record **gone)
 {
     *gone = NULL;
     if (st->records < LIMIT_REPLAY_RECORDS && n <= LIMIT_REPLAY_IDS - st->ids)
         return false;
-    size_t victim = NONE;
-    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
-        if (st->places[i].record && (victim == NONE || st->places[i].used < st->places[victim].used))
-            victim = i;
-    *gone = evict(st, victim);
+    size_t victim = too_much(st, owner, n) ? oldest_record(st, owner) : NONE;
+    *gone = evict(st, victim == NONE ? oldest_record(st, 0) : victim);
     return true;
+}
+
+/* Never 0. */
+static uint64_t hash_owner(const struct server_replay *st, struct server_name salt)
+{
+    return hash_bytes(14695981039346656037u ^ st->seed, salt.s, salt.n) | 1;
 }
 
 void server_replay_put(struct server_replay *st, struct server_name salt, const struct server_name *names, size_t n,
@@ -199,10 +227,11 @@ void server_replay_put(struct server_replay *st, struct server_name salt, const 
     if (!count || !(r = copy_record(record)))
         goto done;
     pthread_mutex_lock(&st->lock);
-    while (make_room(st, record->n, &gone))
+    const uint64_t owner = hash_owner(st, salt);
+    while (make_room(st, owner, record->n, &gone))
         free_record(gone);
     size_t at = oldest(st);
-    st->places[at] = (struct place){r, ++st->now};
+    st->places[at] = (struct place){r, ++st->now, owner};
     st->records++;
     st->ids += record->n;
     for (uint32_t i = 0; i < n; i++) {

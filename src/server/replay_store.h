@@ -2,11 +2,12 @@
  * replay_store: the ids of finished replies, to be found again by name.
  *
  * A record is a prompt with its reply, and is kept under a few names: ids that we gave out, keys and sessions that the
- * client chose. Names are told apart by namespace, which is the cache salt of the request: whoever does not share
- * prefixes does not share records. One name may stand for many records; which of them fits is the caller's question.
+ * client chose. Names are told apart by owner (server_owner()): whoever has another key or salt finds nothing. One name
+ * may stand for many records; which of them fits is the caller's question.
  *
- * Everything has a ceiling (limits.h); what was not asked for longest goes first. A record that was found stays whole
- * until its finder drops it, also when the store has let it go meanwhile.
+ * Everything has a ceiling (limits.h). When it is full what was not asked for longest goes first, and who holds more than
+ * half makes room at its own expense. A record that was found stays whole until its finder drops it, also when the store
+ * has let it go meanwhile.
  * Threads: any; the lock is held for look-ups and bookkeeping, never while ids are copied or compared.
  */
 #ifndef SERVER_REPLAY_STORE_H

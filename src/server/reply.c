@@ -113,6 +113,7 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     job->breaker_set = NULL;
     r->created = clock_unix();
     keep(&r->job.salt, r->salt, sizeof r->salt);
+    keep(&r->job.owner, r->owner, sizeof r->owner);
     keep(&r->job.cache_key, r->cache_key, sizeof r->cache_key);
     keep(&r->job.session, r->session, sizeof r->session);
     r->parts_n = r->job.prompts_n * r->job.n;
@@ -130,8 +131,11 @@ static enum status end_unasked(struct reply *r, struct reply_part *p, struct err
 {
     size_t n = server_reply_prompt(r, p)->n;
     uint32_t context = engine_context(r->srv->engine);
-    if (n > context)
-        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu tokens, the context holds %u", n, context);
+    if (n >= context)
+        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu tokens, the context holds %u with the reply", n,
+                       context);
+    const struct plan_feature off = {.why = "nothing had to be computed"};
+    p->result.plan = (struct plan){.match = off, .publish = off};
     p->ended = true;
     p->result.finish = FINISH_LENGTH;
     p->result.usage.prompt_tokens = (uint32_t)n;
@@ -203,7 +207,7 @@ static void remember(struct reply *r, const struct reply_part *p)
         r->job.session,
     };
     if (p->ids.len && !p->ids.failed)
-        server_remember(r->srv->replay, r->job.salt, names, SERVER_REPLAY_NAMES, server_reply_prompt(r, p),
+        server_remember(r->srv->replay, r->job.owner, names, SERVER_REPLAY_NAMES, server_reply_prompt(r, p),
                         (const tok_id *)(const void *)p->ids.data, p->ids.len / sizeof(tok_id));
 }
 
@@ -223,31 +227,39 @@ static void end_part(struct reply *r, struct reply_part *p)
         (void)err_set(&r->err, ST_CANCELLED, "", "the request was cancelled");
 }
 
-static bool collection_failed(const struct reply_part *p)
+/* Bytes a part has collected; SIZE_MAX when there was no memory for more. */
+static size_t collected(const struct reply_part *p)
 {
+    size_t n = p->text.len;
     bool failed = p->text.failed;
-    for (int l = 0; l < REPLY_LISTS; l++)
+    for (int l = 0; l < REPLY_LISTS; l++) {
+        n += p->lists[l].len;
         failed = failed || p->lists[l].failed;
-    return failed;
+    }
+    return failed ? SIZE_MAX : n;
 }
 
-static enum status too_long(struct err *e)
+static enum status too_long(const struct reply *r, struct err *e)
 {
-    return err_set(e, ST_TOO_LONG, "", "the reply is longer than %u bytes; it can only be streamed", LIMIT_REPLY);
+    return err_set(e, ST_TOO_LONG, "", "the reply %s more than %u bytes%s", r->job.stream ? "would hold" : "has",
+                   LIMIT_REPLY, r->job.stream ? " of the prompt's log-probabilities" : "; it can only be streamed");
 }
 
 static void take_one(struct reply *r, struct reply_part *p, const struct event *ev)
 {
     struct buf *out = &r->call->out;
     bool news = ev->kind != EVENT_END || ev->text_n;
+    size_t before = collected(p), after;
     if (ev->kind == EVENT_TOKEN && ev->id >= 0)
         buf_add(&p->ids, &ev->id, sizeof ev->id);
     if (news && r->job.stream)
         r->ops->chunk(r, p, ev, out);
     else if (news)
         r->ops->collect(r, p, ev);
-    if (collection_failed(p)) {
-        (void)too_long(&r->err);
+    after = collected(p);
+    r->held += after - before;
+    if (after == SIZE_MAX || r->held > LIMIT_REPLY) {
+        (void)too_long(r, &r->err);
         return;
     }
     if (ev->kind != EVENT_END)
@@ -326,7 +338,7 @@ static void send_whole(struct reply *r)
     r->ops->whole(r, &body);
     if (body.failed) {
         struct err e;
-        (void)too_long(&e);
+        (void)too_long(r, &e);
         r->ops->refuse(r->call, &e, false);
     } else {
         http_reply(r->call, 200, &body, 0);
@@ -338,7 +350,8 @@ void server_reply_run(struct http_call *call, struct reply_job *job, const struc
 {
     struct err e;
     struct server *srv = call->app;
-    char salt[LIMIT_SALT];
+    char salt[LIMIT_SALT], owner[SERVER_OWNER];
+    job->owner = (struct server_name){owner, server_owner(call, job->salt, owner)};
     job->salt = (struct server_name){salt, server_salt(call, job->salt, salt)};
     if (srv->deadline_s && (!job->deadline_ms || job->deadline_ms > srv->deadline_s * 1000))
         job->deadline_ms = srv->deadline_s * 1000;

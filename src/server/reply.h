@@ -49,6 +49,7 @@ struct reply_job {
     int32_t priority;
     uint32_t deadline_ms; /* 0 = none */
     struct server_name salt;
+    struct server_name owner; /* of records of replies; see server_owner() */
     struct server_name cache_key, session; /* names that the reply is kept under; may be empty */
     struct server_name lookups[LIMIT_REPLAY_LOOKUPS]; /* names of earlier replies */
     uint32_t lookups_n;
@@ -69,7 +70,7 @@ MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job 
 void server_recall(struct server_replay *store, const struct tok *tok, uint32_t context, struct reply_job *job);
 
 /* Keeps a prompt and what was generated after it, reply[n], under those names. */
-void server_remember(struct server_replay *store, struct server_name salt, const struct server_name *names,
+void server_remember(struct server_replay *store, struct server_name owner, const struct server_name *names,
                      size_t names_n, const struct reply_prompt *prompt, const tok_id *reply, size_t n);
 
 /* ---- the reply ---- */
@@ -86,7 +87,7 @@ struct reply_part {
     /* the dialect's: what it collects of a reply that is not streamed, and where it is in one that is */
     bool begun;
     struct buf text, lists[REPLY_LISTS];
-    uint32_t chars;              /* characters of text sent or collected */
+    uint32_t chars;              /* characters that the tokens so far spell */
     uint32_t told;               /* EVENT_PROMPTs that came, */
     size_t told_bytes, told_at;  /* the bytes they stand for, and how far that is in the prompt's text, */
     size_t before;               /* which has this many fewer */
@@ -115,10 +116,12 @@ struct reply {
     struct http_call *call;
     const struct reply_ops *ops;
     struct reply_job job; /* its root, and what points into it, is gone once submitted */
-    char salt[LIMIT_SALT], cache_key[LIMIT_REPLAY_NAME], session[LIMIT_REPLAY_NAME]; /* the job's point here then */
+    char salt[LIMIT_SALT], owner[SERVER_OWNER]; /* the job's point here then */
+    char cache_key[LIMIT_REPLAY_NAME], session[LIMIT_REPLAY_NAME]; /* so do these */
     int64_t created;
     struct buf head; /* the dialect's: what every chunk begins with */
     struct err err;  /* code != ST_OK: the request failed */
+    size_t held;     /* bytes collected of all parts, at most LIMIT_REPLY */
     uint32_t parts_n;
     struct reply_part parts[LIMIT_PARTS]; /* part = prompt * n + choice */
 };

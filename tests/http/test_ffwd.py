@@ -99,7 +99,7 @@ def test_priority_decides_who_is_next(one_row):
     occupant, done = Occupant(one_row, n=4), []
 
     def ask(priority):
-        complete(one_row, "1, 2, 3,", max_tokens=4, priority=priority)
+        complete(one_row, "1, 2, 3,", max_tokens=24, priority=priority)
         done.append(priority)
     with ThreadPoolExecutor(3) as pool:
         for i, priority in enumerate((5, 0, -5)):
@@ -123,7 +123,7 @@ def test_deadlines(one_row):
     occupant.leave()
     assert one_row.load_becomes(0, 0, 5)
     # While it streams: an event, and no [DONE].
-    data = json.dumps({**LONG, "stream": True, "deadline_ms": 500}).encode()
+    data = json.dumps({**LONG, "stream": True, "deadline_ms": 2000}).encode()
     status, reply = post_raw(one_row, COMPLETIONS, data)
     events = [line[6:] for line in reply.split(b"\n") if line.startswith(b"data: ")]
     assert status == 200 and len(events) > 1 and b"[DONE]" not in reply

@@ -1,4 +1,6 @@
 """The ids of earlier replies, used again when a later turn names them."""
+import types
+
 import pytest
 
 from test_ffwd import cached, chat, extra, user
@@ -95,6 +97,16 @@ def test_ids_add_up_over_turns(server):
 def test_the_same_reply_with_and_without_replay(server):
     """Greedy, where both splits agree, the reply is the same: replay is no other prompt."""
     first = chat(server, [QUESTION], max_tokens=30, cache_salt="same")
-    [with_id, without] = [next_turn(server, first, "same", message_id=i).choices[0].message.content
-                          for i in (first.choices[0].message.id, None)]
-    assert with_id == without
+    [with_id, without] = [next_turn(server, first, "same", message_id=i) for i in (first.choices[0].message.id, None)]
+    assert extra(with_id)["replayed_ids"] > 0 and extra(without)["replayed_ids"] == 0
+    assert with_id.choices[0].message.content == without.choices[0].message.content
+
+
+def test_nobody_finds_the_replies_of_another_key(server, turns):
+    """Ids that somebody else's request gave never stand for the ids of a prompt."""
+    other = types.SimpleNamespace(client=server.client.with_options(api_key="mallory"))
+    for reply, salt, seed, _ in turns:
+        named = {"message_id": reply.choices[0].message.id, "prompt_cache_key": f"key-{seed}",
+                 "ffwd": {"session": f"session-{seed}"}}
+        assert extra(next_turn(other, reply, salt, **named))["replayed_ids"] == 0
+        assert extra(next_turn(server, reply, salt, **named))["replayed_ids"] > 0

@@ -49,6 +49,12 @@ const char *tok_bytes(const struct tok *t, tok_id id, size_t *n)
     return &all_bytes[id];
 }
 
+bool tok_is_special(const struct tok *t, tok_id id)
+{
+    enum tok_kind kind = tok_kind_of(t, id);
+    return kind == TOK_CONTROL || kind == TOK_UNKNOWN;
+}
+
 enum tok_kind tok_kind_of(const struct tok *t, tok_id id)
 {
     (void)t;

@@ -60,6 +60,24 @@ static void write_top(const struct reply *r, const struct event *ev, struct buf 
     buf_adds(out, "}");
 }
 
+/* A token that begins inside a character belongs to where that character begins. */
+static bool continues(const struct reply *r, tok_id id)
+{
+    size_t n;
+    const char *s = tok_bytes(r->srv->tok, id, &n);
+    return n && ((unsigned char)s[0] & 0xC0) == 0x80;
+}
+
+/* Characters that begin in a generated token, whether its text is out already or held back. */
+static uint32_t spells(const struct reply *r, const struct event *ev)
+{
+    size_t n;
+    if (ev->kind != EVENT_TOKEN || ev->id < 0 || tok_is_special(r->srv->tok, ev->id))
+        return 0;
+    const char *s = tok_bytes(r->srv->tok, ev->id, &n);
+    return openai_chars(s, n);
+}
+
 /* `known`: something came before the token, so that it has a log-probability. */
 static void add_logprob(const struct reply *r, struct reply_part *p, const struct event *ev, bool known)
 {
@@ -74,7 +92,7 @@ static void add_logprob(const struct reply *r, struct reply_part *p, const struc
         buf_adds(&p->lists[LIST_LOGPROBS], "null");
         buf_adds(&p->lists[LIST_TOP], "null");
     }
-    http_json_u64(&p->lists[LIST_OFFSETS], p->chars);
+    http_json_u64(&p->lists[LIST_OFFSETS], p->chars - (p->chars && continues(r, ev->id)));
 }
 
 static void write_lists(const struct reply_part *p, struct buf *out)
@@ -177,7 +195,7 @@ static void chunk(struct reply *r, struct reply_part *p, const struct event *ev,
     bool logprob = openai_has_logprob(r, ev);
     if (logprob)
         add_logprob(r, p, ev, true);
-    p->chars += openai_chars(ev->text, ev->text_n);
+    p->chars += spells(r, ev);
     if (ev->text_n || logprob)
         write_chunk(r, p, ev->text, ev->text_n, out);
 }
@@ -210,7 +228,7 @@ static void collect(struct reply *r, struct reply_part *p, const struct event *e
     p->begun = true;
     if (openai_has_logprob(r, ev))
         add_logprob(r, p, ev, true);
-    p->chars += openai_chars(ev->text, ev->text_n);
+    p->chars += spells(r, ev);
     buf_add(&p->text, ev->text, ev->text_n);
 }
 

@@ -85,6 +85,7 @@ void openai_refuse_reply(struct http_call *call, const struct err *e, bool submi
 
 void openai_broken(struct reply *r, struct buf *out)
 {
+    r->call->failure = status_name(r->err.code);
     buf_adds(out, "data: ");
     openai_error_body(out, openai_status(r->err.code), NULL, &r->err);
     buf_adds(out, "\n\n");

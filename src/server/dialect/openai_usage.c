@@ -102,7 +102,7 @@ void openai_usage(const struct reply *r, struct buf *out)
     buf_adds(out, sources);
     add_miss(out, &first->usage);
     add_count(out, "preemptions", s.preemptions);
-    add_count(out, "seed", r->job.sampling.seed);
+    buf_addf(out, "\"seed\":%lld,", (long long)r->job.sampling.seed); /* as it can be sent back */
     add_times(out, &s, "_s");
     buf_adds(out, ",\"seconds\":{");
     add_times(out, &s, "");

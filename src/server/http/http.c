@@ -28,6 +28,7 @@ static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, c
     buf_init(&call->body, LIMIT_BODY);
     buf_init(&call->out, LIMIT_REPLY);
     *con_cls = call;
+    atomic_fetch_add(&h->under_way, 1);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
     http_find_route(call, method, url);
     if (!http_check_length(call))
@@ -43,9 +44,8 @@ static enum MHD_Result finish_call(struct http_call *call)
     struct err e;
     http_keeper_deadline(h->keeper, call->slot, 0);
     (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    call->counted = true;
+    call->complete = true;
     call->arrived = clock_ns();
-    atomic_fetch_add(&h->under_way, 1);
     if (http_stopping(h) && !(call->route && call->route->while_stopping)) {
         (void)err_set(&e, ST_CANCELLED, "", "the server is stopping");
         h->cfg.refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, &e);
@@ -75,15 +75,33 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
     return finish_call(call);
 }
 
+static const char *how_it_ended(const struct http_call *call, enum MHD_RequestTerminationCode why)
+{
+    if (call->failure)
+        return call->failure;
+    switch (why) {
+    case MHD_REQUEST_TERMINATED_COMPLETED_OK:
+        return "";
+    case MHD_REQUEST_TERMINATED_TIMEOUT_REACHED:
+        return "the client did not read in time";
+    case MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN:
+        return "the server stopped";
+    case MHD_REQUEST_TERMINATED_WITH_ERROR:
+        return call->status ? "the connection broke" : "no reply could be made, or the client left";
+    default:
+        return "the client left";
+    }
+}
+
 /* One line for a request that is over. Nothing in it comes from the client. What watches the server has none. */
 static void log_call(const struct http_call *call, enum MHD_RequestTerminationCode why)
 {
     const struct http_route *r = call->route;
-    if (!call->counted || (r && r->while_stopping))
+    if (!call->complete || (r && r->while_stopping))
         return;
-    log_line(LOG_INFO, "%s %s %d %s %.3f s%s", r ? r->method : "-", r ? r->path : "-", call->status,
-             call->id[0] ? call->id : "-", (double)(clock_ns() - call->arrived) * 1e-9,
-             why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : ", the client left");
+    const char *end = how_it_ended(call, why);
+    log_line(LOG_INFO, "%s %s %d %s %.3f s%s%s", r ? r->method : "-", r ? r->path : "-", call->status,
+             call->id[0] ? call->id : "-", (double)(clock_ns() - call->arrived) * 1e-9, *end ? ", " : "", end);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode why)
@@ -100,8 +118,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     http_drop_body(call);
     buf_release(&call->out);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.head_s);
-    if (call->counted)
-        atomic_fetch_sub(&h->under_way, 1);
+    atomic_fetch_sub(&h->under_way, 1);
     free(call);
 }
 
@@ -202,7 +219,13 @@ void http_free(struct http *h)
         return;
     http_drain(h);
     end_waits(h);
-    MHD_stop_daemon(h->daemon); /* closes the listening socket */
+    MHD_socket fd = MHD_quiesce_daemon(h->daemon); /* nobody new from here on */
+    if (fd >= 0)
+        shutdown(fd, SHUT_RDWR); /* refuses them at once; closed when no thread can be looking at it any more */
+    end_waits(h); /* whoever got in until then has had an answer */
+    MHD_stop_daemon(h->daemon);
+    if (fd >= 0)
+        close(fd);
     http_keeper_free(h->keeper);
     close(h->stop_fd);
     free(h);

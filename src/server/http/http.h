@@ -73,7 +73,8 @@ struct http_call {
     struct err refusal_err;
     const char *allow;              /* for 405 and OPTIONS */
     enum MHD_Result replied;        /* MHD_YES once a reply is queued */
-    bool counted;                   /* among the calls under way */
+    bool complete;                  /* all of the request has come */
+    const char *failure;            /* why a stream ended early, for the log; NULL = it did not */
     int status;                     /* of the reply, once it is queued */
     uint64_t arrived;               /* clock_ns() when the request was complete */
     char id[40];                    /* of the reply; goes into X-Request-Id when not empty */

@@ -13,7 +13,7 @@ struct http {
     struct http_keeper *keeper;
     int stop_fd;             /* eventfd; readable once waits are to end */
     atomic_bool stopping;    /* http_drain() was called */
-    atomic_uint under_way;   /* calls whose request is complete and whose reply is not */
+    atomic_uint under_way;   /* calls that began and have not ended */
     atomic_size_t body_held; /* bytes of all bodies, at most LIMIT_BODIES */
 };
 
