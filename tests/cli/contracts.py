@@ -465,6 +465,20 @@ def test_bench_load_reads_other_servers():
     ffwd("bench", "load", "--url", Canned(b"Content-Type: application/json\r\n\r\n{}").url, *one).fails(1, "stream")
 
 
+def test_bench_load_of_a_silent_server():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        ffwd("bench", "load", "--url", url, "--seconds", 1, "--clients", 2).fails(1, "no request was answered in time")
+
+
+def test_bench_load_believes_no_more_than_was_asked_for():
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":%d}}\n\ndata: [DONE]\n\n'
+    head = b"Content-Type: text/event-stream\r\n\r\n" + b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n' * 5
+    for said, want in ((10**15, 8), (2, 2), (5, 5)):
+        r = load(Canned(head + usage % said).url, "--requests", 1, "--clients", 1, "--max-tokens", 8)
+        assert r["tokens_out"] == want and r["token_source"] == "usage", r
+
+
 def test_bench_load_ends_when_interrupted():
     child, url, _ = start_server("--port", "0", model=need(SMOLLM2, "SmolLM2"))
     try:

@@ -79,6 +79,16 @@ def test_wrong_fields_are_named(server, field, wrong):
         assert status == 400 and json.loads(reply)["error"]["param"] == field, reply
 
 
+def test_offsets_do_not_depend_on_stop_strings(server):
+    """Text that is held back, since it may become a stop string, moves nothing."""
+    def offsets(**more):
+        lp = complete(server, "1, 2, 3, 4,", logprobs=0, **more).choices[0].logprobs
+        return list(zip(lp.tokens, lp.text_offset))
+    plain = offsets()
+    assert [at for _, at in plain] == [sum(len(t) for t, _ in plain[:i]) for i in range(len(plain))]
+    assert offsets(stop=[", 6, 7, 9", " 5, 6, 8"]) == plain
+
+
 def test_usage_and_plan(server):
     said = [extra(chat(server, [user("Hello.")], ffwd={"plan": True})), extra(complete(server, "Hello,", ffwd={"plan": True}))]
     for e in said:

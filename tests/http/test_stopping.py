@@ -120,6 +120,21 @@ def test_an_idle_server_ends_at_once(own):
     idle.close()
 
 
+def test_a_request_that_has_begun_to_arrive_is_answered(own):
+    s = own()
+    data = body(max_tokens=2)
+    with s.connect(20) as sock:
+        sock.sendall(head(COMPLETIONS, len(data), "Connection: close") + data[:20])
+        time.sleep(0.3)
+        s.process.send_signal(signal.SIGTERM)
+        stopping_within(s, 2)
+        time.sleep(0.5)
+        assert s.process.poll() is None
+        sock.sendall(data[20:])
+        assert read_all(sock).startswith(b"HTTP/1.1 503 ")
+    assert s.process.wait(10) == 0, s.log
+
+
 def test_the_grace_ends(own):
     s = own("--grace", "1", "--rows", "1")
     stream, replies = Stream(s), []

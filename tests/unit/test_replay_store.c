@@ -146,6 +146,27 @@ static void test_least_recently_used(void **state)
     server_replay_free(st);
 }
 
+/* Who fills the store does not push others out: it makes room at its own expense. */
+static void test_nobody_takes_all(void **state)
+{
+    (void)state;
+    struct server_replay *st = make();
+    char a[16];
+    size_t n;
+    put(st, name("small"), "mine", "", 1, 2);
+    for (unsigned i = 0; i < 3 * LIMIT_REPLAY_RECORDS; i++) {
+        snprintf(a, sizeof a, "r%u", i);
+        put(st, name("large"), a, "", (tok_id)i, 2);
+    }
+    assert_int_equal(find(st, name("small"), "mine", &n), 1);
+    assert_int_equal(find(st, name("large"), a, &n), 3 * LIMIT_REPLAY_RECORDS - 1);
+    /* A third one gets a place all the same. */
+    put(st, name("third"), "too", "", 9, 2);
+    assert_int_equal(find(st, name("third"), "too", &n), 9);
+    assert_int_equal(find(st, name("small"), "mine", &n), 1);
+    server_replay_free(st);
+}
+
 /* The limit of ids: one large record may push many out; one that is too large by itself pushes nothing. */
 static void test_ids_bound(void **state)
 {
@@ -223,7 +244,7 @@ int main(void)
         cmocka_unit_test(test_namespaces),
         cmocka_unit_test(test_names_too_long),
         cmocka_unit_test(test_least_recently_used),
-        cmocka_unit_test(test_ids_bound),
+        cmocka_unit_test(test_nobody_takes_all), cmocka_unit_test(test_ids_bound),
         cmocka_unit_test(test_found_records_stay),
         cmocka_unit_test(test_threads),
     };
