@@ -156,7 +156,7 @@ struct event {
 
 /* Why prompt ids beyond those that were cached had to be fed. */
 enum cache_miss {
-    MISS_NONE,    /* all that is kept of the prompt was reused: whole blocks, and never the last id */
+    MISS_NONE,    /* nothing but the last id, which is always fed */
     MISS_OFF,     /* the plan does not use the cache */
     MISS_UNKNOWN, /* nothing that begins like this is kept */
     MISS_NEW,     /* all that is kept of this text was reused; the rest is new */

@@ -138,8 +138,7 @@ static void reuse_prefix(struct engine *en, struct row *r)
         [KV_MISS_UNKNOWN] = MISS_UNKNOWN, [KV_MISS_NEW] = MISS_NEW, [KV_MISS_DIFFERS] = MISS_DIFFERS,
         [KV_MISS_EVICTED] = MISS_EVICTED};
     r->cached = r->seq->len;
-    bool tail = miss == KV_MISS_NEW && r->prompt_n - r->cached <= KV_BLOCK; /* no whole block: those alone are kept */
-    r->miss = !r->plan.match.on ? MISS_OFF : tail || r->cached + 1 == r->prompt_n ? MISS_NONE : names[miss];
+    r->miss = !r->plan.match.on ? MISS_OFF : r->cached + 1 == r->prompt_n ? MISS_NONE : names[miss];
     if (r->plan.match.on) {
         stats_add(&en->stats, STAT_QUERIES, r->prompt_n);
         stats_add(&en->stats, STAT_HITS, r->cached);
