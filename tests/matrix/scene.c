@@ -98,6 +98,8 @@ static void begin(struct scene *s, const struct way *way, uint32_t positions)
     run.way = way;
     make_prompt(s, 1, run.prompt, s->scale.prompt);
     watch_init(&run.watch, run.prompt, s->scale.prompt);
+    static const struct engine_cost nothing = {
+        .n = 1, .point = {{1, 1e-6}}, .head_ms = 1e-6, .attention_ms = 1e-6, .decode_attention_ms = 1e-6, .frozen = true};
     struct engine_config cfg = {
         .model = s->model.model,
         .tok = s->model.tok,
@@ -107,6 +109,7 @@ static void begin(struct scene *s, const struct way *way, uint32_t positions)
         .rows = OTHERS + 1,
         .chunk = way->chunk,
         .no_prefix_cache = way->past == PAST_PUT_BACK,
+        .cost = &nothing, /* chunks are as long as the way says, however slow the level */
     };
     uint32_t most = model_info(s->model.model)->context;
     cfg.context = cfg.context < most ? cfg.context : most;

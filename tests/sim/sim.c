@@ -157,9 +157,11 @@ static void make_request(struct client *c, uint32_t context)
     c->reader = chance(70) ? READS_AT_ONCE : chance(80) ? READS_LATE : READS_NEVER;
     if (easy || (c->reader == READS_AT_ONCE && chance(20)))
         c->reader = chance(50) ? READS_A_LITTLE_LATE : READS_AT_ONCE;
-    c->poisoned = chance(5);
+    uint32_t at = any(n);
+    /* Nothing is computed after the last id of a prompt that is only scored. */
+    c->poisoned = chance(5) && !(c->rq.prompt_only && at == n - 1);
     if (c->poisoned)
-        c->prompt[any(n)] = FAKE_POISON;
+        c->prompt[at] = FAKE_POISON;
 }
 
 static void make_engine(struct pool *pool)
