@@ -150,7 +150,7 @@ def check_a_crowd_is_served_fairly(tier):
         assert r["errors"] == 0, r["error_list"]
         assert r["requests"] >= 2 * 64, r
         assert r["jain"] >= 0.9, r["jain"]
-        assert r["token_source"] == "usage" and r["ttft_ms"]["n"] >= r["requests"] * 0.9, r
+        assert r["token_source"].startswith("usage") and r["ttft_ms"]["n"] >= r["requests"] * 0.9, r
     assert leavers.left > 3, leavers.left
     note(f"64 clients: {r['requests']} requests, {r['tokens_per_s']:.0f} tok/s, fairness {r['jain']:.3f}, "
          f"{leavers.left} others left")
