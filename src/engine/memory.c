@@ -93,7 +93,7 @@ enum status engine_plan_memory(struct engine *en, const struct engine_config *cf
                        "a context of %u positions takes %zu MB of keys and values, the budget is %zu MB",
                        c->context ? c->context : KV_BLOCK, cost(kv, want, want) >> 20, budget >> 20);
     c->context = context;
-    uint64_t all = (uint64_t)c->rows * context;
+    uint64_t all = (uint64_t)c->rows * kv_blocks(context) * KV_BLOCK; /* each row may fill its last block in part */
     uint32_t most = all > UINT32_MAX - KV_BLOCK ? UINT32_MAX - KV_BLOCK : (uint32_t)all;
     uint32_t positions = most_positions(kv, most, context, false, budget);
     /* Sliding groups for all rows may cost more than for one: a sequence of the whole context has to fit all the same. */

@@ -60,7 +60,9 @@ struct client {
 static struct client clients[MOST_REQUESTS];
 static uint32_t clients_n;
 static struct engine_cost cost;
-static bool easy;         /* plenty of blocks, everybody reads */
+static bool easy;         /* plenty of blocks, everybody reads every second turn at least */
+static double longest_s;  /* of a turn */
+static uint32_t turns_n;
 static struct fake_model fake;
 static struct engine *en;
 static double now;
@@ -246,7 +248,7 @@ static void act(struct client *c)
         engine_cancel(en, c->id);
         c->cancelled = true;
     }
-    if (c->reader == READS_AT_ONCE || (c->reader == READS_A_LITTLE_LATE && chance(60)) ||
+    if (c->reader == READS_AT_ONCE || (c->reader == READS_A_LITTLE_LATE && turns_n % 2) ||
         (c->reader == READS_LATE && chance(3)))
         take(c);
     else if (c->reader == READS_NEVER && now > c->submitted_at + 60)
@@ -357,7 +359,9 @@ static void check_client(const struct client *c)
         seen.poisoned += r->err.code == ST_STEP_FAILED;
         return;
     }
-    CHECK(!easy || !r->usage.preemptions, "put back %u times, with plenty of blocks", r->usage.preemptions);
+    /* A reader is waited for; two turns are too long for that only where turns are very long. */
+    CHECK(!easy || 2 * longest_s >= 0.25 || !r->usage.preemptions, "put back %u times, with plenty of blocks",
+          r->usage.preemptions);
     seen.preemptions += r->usage.preemptions;
     seen.cached += r->usage.cached_tokens;
     uint32_t n = c->rq.prompt_only ? 0 : fake_expect(&fake, &c->rq, most, want);
@@ -381,7 +385,8 @@ static void check_client(const struct client *c)
 static void run(struct pool *pool)
 {
     now = 5000;
-    idle_turns = 0;
+    idle_turns = turns_n = 0;
+    longest_s = 0;
     make_engine(pool);
     uint32_t all = engine_kv_available(en), turns = 0;
     for (; !all_done(); turns++) {
@@ -394,7 +399,10 @@ static void run(struct pool *pool)
         check_turn(&before, worked);
         double predicted, budget;
         engine_last_step(en, &predicted, &budget);
-        now += worked ? (predicted > 0 ? predicted * 1e-3 : 1e-4) : 0.05;
+        double took = worked ? (predicted > 0 ? predicted * 1e-3 : 1e-4) : 0.05;
+        now += took;
+        longest_s = took > longest_s ? took : longest_s;
+        turns_n++;
     }
     engine_turn(en); /* those that vanished last */
     engine_verify(en);
