@@ -53,6 +53,8 @@ enum status ask_body(const struct ask *a, uint32_t client, uint32_t turn, uint32
     buf_clear(out);
     buf_addf(out, "{\"model\":%s,\"stream\":true,\"stream_options\":{\"include_usage\":true},\"temperature\":0,"
              "\"max_tokens\":%u,%s", quoted ? quoted : "\"\"", a->max_tokens, a->ignore_eos ? "\"ignore_eos\":true," : "");
+    if (a->each_token)
+        buf_adds(out, a->completion ? "\"logprobs\":1," : "\"logprobs\":true,");
     buf_adds(out, a->completion ? "\"prompt\":\"" : "\"messages\":[");
     if (a->shared) {
         buf_adds(out, a->completion ? "" : "{\"role\":\"system\",\"content\":\"");

@@ -17,6 +17,7 @@ struct ask {
     uint64_t seed;
     bool completion;        /* otherwise chat */
     bool ignore_eos;        /* replies run to max_tokens: not a field of OpenAI's, so only sent when asked for */
+    bool each_token;        /* asks for log-probabilities: then a token without text comes as a chunk, too */
     uint32_t shared;        /* words of the common beginning: the system prompt, or the prompt's first words */
     uint32_t words, spread; /* words of a prompt, and by how many percent one may be shorter or longer */
     uint32_t max_tokens;

@@ -12,7 +12,7 @@ struct options {
     const char *url, *model, *api_key;
     uint32_t clients, seconds, requests, prompt, spread, max_tokens, mode, shared, long_prompt, long_at, think, max_errors;
     uint64_t seed;
-    bool ignore_eos, json;
+    bool ignore_eos, each_token, json;
 };
 
 static const struct opt opts[] = {
@@ -30,6 +30,8 @@ static const struct opt opts[] = {
     {"max-tokens", 'n', OPT_U32, offsetof(struct options, max_tokens), 1, LIMIT_CONTEXT, "N", "tokens of a reply (64)"},
     {"ignore-eos", 0, OPT_FLAG, offsetof(struct options, ignore_eos), 0, 0, NULL,
      "replies go on to --max-tokens; for servers that know `ignore_eos`"},
+    {"each-token", 0, OPT_FLAG, offsetof(struct options, each_token), 0, 0, NULL,
+     "ask for log-probabilities, so that tokens without text of their own come as chunks and count in the gaps"},
     {"mode", 0, OPT_CHOICE, offsetof(struct options, mode), 0, 0, "chat|completion", "which endpoint (chat)"},
     {"shared-prefix", 0, OPT_U32, offsetof(struct options, shared), 0, LIMIT_LOAD_WORDS, "N",
      "words that all prompts begin with: the system prompt of a chat (0)"},
@@ -190,6 +192,7 @@ int verb_bench_load(int argc, char **argv)
                                      .seed = o.seed,
                                      .completion = o.mode == 1,
                                      .ignore_eos = o.ignore_eos,
+                                     .each_token = o.each_token,
                                      .shared = o.shared,
                                      .words = o.prompt,
                                      .spread = o.spread,

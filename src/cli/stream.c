@@ -33,12 +33,14 @@ static bool has_text(const json_t *o, const char *key)
     return json_string_length(json_object_get(o, key)) > 0;
 }
 
-/* Text of the answer, of its reasoning (the names that servers use), or of a tool call. */
-static bool choice_has_text(const json_t *choice)
+/* Text of the answer, of its reasoning (the names that servers use), or of a tool call; or a token whose log-probability
+ * comes, which may have no text of its own. */
+static bool choice_has_token(const json_t *choice)
 {
     const json_t *delta = json_object_get(choice, "delta");
     return has_text(choice, "text") || has_text(delta, "content") || has_text(delta, "reasoning_content") ||
-           has_text(delta, "reasoning") || json_array_size(json_object_get(delta, "tool_calls")) > 0;
+           has_text(delta, "reasoning") || json_array_size(json_object_get(delta, "tool_calls")) > 0 ||
+           json_is_object(json_object_get(choice, "logprobs"));
 }
 
 static uint64_t count_in(const json_t *o, const char *key)
@@ -75,7 +77,7 @@ static enum status take_chunk(struct stream *s, const json_t *root, uint32_t *wi
     }
     json_array_foreach(json_object_get(root, "choices"), i, choice) {
         s->finished |= json_is_string(json_object_get(choice, "finish_reason"));
-        if (choice_has_text(choice)) {
+        if (choice_has_token(choice)) {
             s->chunks++;
             (*with_text)++;
         }
