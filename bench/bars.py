@@ -21,6 +21,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PROMPT = "The capital of France is"
+OVERHEAD_ROWS, OVERHEAD_US = 32, 150  # the engine's own work in a step, and its bar
 PREFILL, DECODE = 512, 128
 
 # What the project promises. Memory is on top of weights and KV, in MB of 10^6 bytes.
@@ -93,6 +94,10 @@ class Ffwd:
     def answer(self, model, n):
         return json.loads(output([self.program, "run", "-m", model, "--raw", "-p", PROMPT, "-n", str(n), "--threads",
                                   self.threads, "--json"]))
+
+    def profile(self, model, rows):
+        return json.loads(output([self.program, "bench", "-m", model, "--threads", self.threads, "--profile", "--batch",
+                                  str(rows), "--tg", "128", "--json"]))
 
     def first_token(self, model):
         return [self.program, "run", "-m", model, "--raw", "-p", PROMPT, "-n", "1", "--threads", self.threads]
@@ -187,13 +192,22 @@ def measure_memory(model, ffwd, rounds):
     return got
 
 
+def measure_overhead(model, ffwd):
+    """Microseconds of an engine's step at OVERHEAD_ROWS rows that are neither forward pass, heads nor sampling."""
+    got = Figures()
+    for _ in range(3):
+        got.add(ffwd.profile(model, OVERHEAD_ROWS)["overhead_us"]["p50"])
+    return got
+
+
 def measure(name, ffwd, peer, rounds):
     model = ffwd.path(name)
     read_whole(model)
     say(f"{MODELS[name]['title']}")
     return {"speed": measure_speed(model, ffwd, peer, rounds),
             "start": measure_start(model, ffwd, peer, max(3, rounds)),
-            "memory": measure_memory(model, ffwd, 3)}
+            "memory": measure_memory(model, ffwd, 3),
+            "overhead": measure_overhead(model, ffwd)}
 
 
 # ------------------------------------------------------------------------------------------------------- reporting
@@ -211,6 +225,9 @@ def bars_of(name, got):
             ("cold process to first token, ratio to llama.cpp", first.text(2), "≥ 1", first.median >= 1),
             ("peak memory beyond weights and KV, MB", fixed.text(0), f"≤ {bar['fixed_mb']}",
              max(fixed.values) <= bar["fixed_mb"])]
+    overhead = got["overhead"]
+    rows.append((f"a step's overhead at {OVERHEAD_ROWS} rows, median, us", overhead.text(0), f"< {OVERHEAD_US}",
+                 overhead.median < OVERHEAD_US))
     if bar["load_s"]:
         rows.append(("load, s", load.text(2), f"≤ {bar['load_s']}", load.median <= bar["load_s"]))
     return rows
@@ -258,6 +275,7 @@ def report(results, args, why, busy):
         f"{args.rounds} alternating rounds [range]; ratios are taken pair by pair, above 1 is better for ffwd.", ""]
     if busy:
         head += [f"**The machine was not idle** (load {busy:.1f} before the start): these figures prove little.", ""]
+    head += ["The server under load, beside other servers: [SERVERS.md](SERVERS.md).", ""]
     rows = [(MODELS[name]["title"], what, value, bar, "met" if met else "**missed**")
             for name, got in results.items() for what, value, bar, met in bars_of(name, got)]
     head += ["## Bars", "", table(("model", "what", "measured", "bar", ""), rows), ""]

@@ -33,27 +33,28 @@ void sample_ban_ends(struct sampler *s)
 }
 
 /* Repetition divides positive logits and multiplies negative ones (Keskar et al., "CTRL", 2019, with the usual correction
- * for negative logits), then
- *
- *     logit -= presence + frequency × times it occurred
- */
-static void penalise_one(struct sampler *s, uint32_t id)
+ * for negative logits). Then presence is taken off once, and frequency for each time an id occurred, each within its own
+ * window. */
+enum penalty { PENALTY_REPETITION, PENALTY_PRESENCE, PENALTY_FREQUENCY };
+
+static float penalised(const struct sample_params *p, enum penalty kind, float x, uint32_t times)
 {
-    const struct sample_params *p = s->p;
-    float x = s->logits[id];
-    if (!(x > -INFINITY))
-        return;
-    x = sample_clamp(x > 0 ? x / p->repetition_penalty : x * p->repetition_penalty);
-    x = sample_clamp(x - p->presence_penalty);
-    s->logits[id] = sample_clamp(x - p->frequency_penalty * (float)s->count[id]);
+    switch (kind) {
+    case PENALTY_REPETITION:
+        return x > 0 ? x / p->repetition_penalty : x * p->repetition_penalty;
+    case PENALTY_PRESENCE:
+        return x - p->presence_penalty;
+    default:
+        return x - p->frequency_penalty * (float)times;
+    }
 }
 
-void sample_penalise(struct sampler *s, const tok_id *history, size_t n)
+/* One penalty on each id that occurs in the last `window` of the history; 0 = all of it. */
+static void penalise(struct sampler *s, enum penalty kind, uint32_t window, const tok_id *history, size_t n)
 {
-    const struct sample_params *p = s->p;
-    if (p->penalty_last && n > p->penalty_last) {
-        history += n - p->penalty_last;
-        n = p->penalty_last;
+    if (window && n > window) {
+        history += n - window;
+        n = window;
     }
     for (size_t i = 0; i < n; i++)
         if ((uint32_t)history[i] < s->vocab)
@@ -62,7 +63,19 @@ void sample_penalise(struct sampler *s, const tok_id *history, size_t n)
         uint32_t id = (uint32_t)history[i];
         if (id >= s->vocab || !s->count[id])
             continue; /* done when it was met first */
-        penalise_one(s, id);
+        if (s->logits[id] > -INFINITY)
+            s->logits[id] = sample_clamp(penalised(s->p, kind, s->logits[id], s->count[id]));
         s->count[id] = 0;
     }
+}
+
+void sample_penalise(struct sampler *s, const tok_id *history, size_t n)
+{
+    const struct sample_params *p = s->p;
+    if (p->repetition_penalty != 1.0f)
+        penalise(s, PENALTY_REPETITION, p->penalty_last, history, n);
+    if (p->presence_penalty != 0.0f)
+        penalise(s, PENALTY_PRESENCE, p->presence_last ? p->presence_last : p->penalty_last, history, n);
+    if (p->frequency_penalty != 0.0f)
+        penalise(s, PENALTY_FREQUENCY, p->frequency_last ? p->frequency_last : p->penalty_last, history, n);
 }

@@ -71,7 +71,8 @@ struct sample_params {
     float mirostat_eta;       /* [0, 1]: how fast */
     uint32_t mirostat;        /* 0 = off; version 1 or 2 */
     uint32_t top_k;           /* 0 = off */
-    uint32_t penalty_last;    /* ids the three penalties look back at, prompt and output together; 0 = all */
+    uint32_t penalty_last;    /* ids the penalties look back at, prompt and output together; 0 = all */
+    uint32_t presence_last, frequency_last; /* windows of their own: 0 = penalty_last, UINT32_MAX = all */
     uint32_t dry_last;        /* the same for DRY */
     uint32_t dry_allowed;     /* [1, LIMIT_DRY_MATCH]: repeats shorter than this are free */
     uint32_t min_tokens;      /* ids of `ends` are not chosen at output positions below this */

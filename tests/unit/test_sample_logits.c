@@ -194,24 +194,28 @@ static void test_penalties(void **state)
         h[i] = (tok_id)(rng_uniform(8, 0, i, RNG_FINAL) * 20) - (i % 50 == 7 ? 100 : 0); /* a few that are no ids */
     static const float repetition[] = {1, 1.3f, 0.5f}, presence[] = {0, 1.5f, -2}, frequency[] = {0, 0.25f, -0.5f};
     static const uint32_t last[] = {0, 1, 20, 199, 200, 1000};
+    static const uint32_t own[] = {0, 7, UINT32_MAX}; /* as the first; some; all */
     for (int c = 0; c < 27 * 6; c++) {
         struct sample_params p = sample_defaults();
         p.repetition_penalty = repetition[c % 3];
         p.presence_penalty = presence[c / 3 % 3];
         p.frequency_penalty = frequency[c / 9 % 3];
         p.penalty_last = last[c / 27];
+        p.presence_last = own[c % 2 * (c % 5) % 3];
+        p.frequency_last = own[c % 7 % 3];
         prepare(s, &p, l);
         sample_penalise(s, h, H);
-        uint32_t from = p.penalty_last && p.penalty_last < H ? H - p.penalty_last : 0;
         for (uint32_t id = 0; id < N; id++) {
-            uint32_t times = 0;
-            for (uint32_t i = from; i < H; i++)
-                times += h[i] == (tok_id)id;
-            double x = (double)l[id];
-            if (times) {
-                x = x > 0 ? x / (double)p.repetition_penalty : x * (double)p.repetition_penalty;
-                x -= (double)p.presence_penalty + (double)p.frequency_penalty * times;
+            uint32_t times[3] = {0}, window[3] = {p.penalty_last, p.presence_last, p.frequency_last};
+            for (int k = 0; k < 3; k++) {
+                uint32_t w = window[k] ? window[k] : p.penalty_last;
+                for (uint32_t i = w && w < H ? H - w : 0; i < H; i++)
+                    times[k] += h[i] == (tok_id)id;
             }
+            double x = (double)l[id];
+            if (times[0])
+                x = x > 0 ? x / (double)p.repetition_penalty : x * (double)p.repetition_penalty;
+            x -= (times[1] ? (double)p.presence_penalty : 0) + (double)p.frequency_penalty * times[2];
             assert_true(fabs((double)s->logits[id] - x) < 1e-5);
         }
         no_counts_left(s);

@@ -101,6 +101,13 @@ static void test_windows(void **state)
     assert_true(job.sampling.penalty_last == 0 && job.sampling.presence_penalty == 1);
     assert_true(job.sampling.dry_last == 0 && job.sampling.dry_multiplier == 1);
     server_job_release(&job);
+    taken("{\"repetition_context_size\":20,\"presence_context_size\":0,\"frequency_context_size\":30}", &job);
+    assert_true(job.sampling.penalty_last == 20 && job.sampling.presence_last == UINT32_MAX);
+    assert_true(job.sampling.frequency_last == 30);
+    server_job_release(&job);
+    taken("{\"repeat_last_n\":40,\"presence_context_size\":10}", &job);
+    assert_true(job.sampling.penalty_last == 40 && job.sampling.presence_last == 10 && !job.sampling.frequency_last);
+    server_job_release(&job);
     taken("{\"presence_penalty\":1,\"frequency_penalty\":1,\"repeat_penalty\":2,\"repeat_last_n\":0,"
            "\"dry_multiplier\":1,\"dry_penalty_last_n\":0}",
            &job);
@@ -119,6 +126,7 @@ static void test_ranges(void **state)
         {"repetition_penalty", "0 -1 100.5 []"},        {"repeat_penalty", "0 -1 100.5 \"x\""},
         {"repeat_last_n", "-2 0.5 99999999999"},        {"dry_multiplier", "-0.1 101"},
         {"dry_base", "0.99 101"},                       {"dry_allowed_length", "0 -1 1025 1.5"},
+        {"presence_context_size", "-1 99999999999"},    {"repetition_context_size", "-1"},
         {"dry_penalty_last_n", "-2 99999999999"},       {"typical_p", "0 1.01 -1"},
         {"xtc_probability", "-0.1 1.1"},                {"xtc_threshold", "-0.1 1.1"},
         {"top_n_sigma", "-1.5 101"},                    {"mirostat", "3 -1 1.5 true"},

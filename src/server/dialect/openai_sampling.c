@@ -75,13 +75,20 @@ static enum status parse_repetition(const json_t *root, struct sample_params *s,
     return ST_OK;
 }
 
-/* llama-server's windows: -1 is everything, 0 switches off what looks at them. */
+/* llama-server's windows: -1 is everything, 0 switches off what looks at them. And mlx-lm's, one for each penalty: 0 is
+ * everything. */
 static enum status parse_windows(const json_t *root, struct sample_params *s, struct err *e)
 {
     int64_t penalties = -1, dry = -1;
     TRY(http_get_int(root, "repeat_last_n", -1, LIMIT_CONTEXT, &penalties, e));
     TRY(http_get_int(root, "dry_penalty_last_n", -1, LIMIT_CONTEXT, &dry, e));
-    s->penalty_last = penalties > 0 ? (uint32_t)penalties : 0;
+    int64_t all = penalties > 0 ? penalties : 0, repeats = all, presence = all, frequency = all;
+    TRY(http_get_int(root, "repetition_context_size", 0, LIMIT_CONTEXT, &repeats, e));
+    TRY(http_get_int(root, "presence_context_size", 0, LIMIT_CONTEXT, &presence, e));
+    TRY(http_get_int(root, "frequency_context_size", 0, LIMIT_CONTEXT, &frequency, e));
+    s->penalty_last = (uint32_t)repeats;
+    s->presence_last = presence == repeats ? 0 : presence ? (uint32_t)presence : UINT32_MAX;
+    s->frequency_last = frequency == repeats ? 0 : frequency ? (uint32_t)frequency : UINT32_MAX;
     s->dry_last = dry > 0 ? (uint32_t)dry : 0;
     if (penalties == 0) {
         s->repetition_penalty = 1;
