@@ -267,6 +267,16 @@ def processor():
     return f"{names[0] if names else 'unknown processor'}, {os.cpu_count()} processors"
 
 
+def server_bars():
+    """The table of bars of SERVERS.md, as servers.py measured them last; nothing where it never ran."""
+    try:
+        with open(os.path.join(HERE, "SERVERS.md"), encoding="utf-8") as f:
+            found = re.search(r"^## Bars\n\n(\|.*?\n)\n", f.read(), re.M | re.S)
+    except OSError:
+        return []
+    return [found.group(1)] if found else []
+
+
 def report(results, args, why, busy):
     head = [
         "# ffwd and llama.cpp on one machine", "",
@@ -275,7 +285,7 @@ def report(results, args, why, busy):
         f"{args.rounds} alternating rounds [range]; ratios are taken pair by pair, above 1 is better for ffwd.", ""]
     if busy:
         head += [f"**The machine was not idle** (load {busy:.1f} before the start): these figures prove little.", ""]
-    head += ["The server under load, beside other servers: [SERVERS.md](SERVERS.md).", ""]
+    head += ["The server under load, beside other servers: [SERVERS.md](SERVERS.md).", "", *server_bars()]
     rows = [(MODELS[name]["title"], what, value, bar, "met" if met else "**missed**")
             for name, got in results.items() for what, value, bar, met in bars_of(name, got)]
     head += ["## Bars", "", table(("model", "what", "measured", "bar", ""), rows), ""]
