@@ -77,6 +77,12 @@ struct row {
     struct sample_logprob top[LIMIT_LOGPROBS];
 };
 
+/* Ids that a running row has still to feed. */
+static inline uint32_t row_due(const struct row *r)
+{
+    return r->n - r->seq->len;
+}
+
 /* Rows in order of rank, those of equal rank in order of arrival. */
 struct row_list {
     struct row **at; /* [capacity], owned by the engine */

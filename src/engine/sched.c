@@ -14,7 +14,7 @@ double sched_rank(int32_t priority, double now)
 
 static bool preparing(const struct row *r)
 {
-    return r->n - r->seq->len > 1;
+    return row_due(r) > 1;
 }
 
 /* How many ids two rows begin with alike. */
@@ -204,15 +204,10 @@ struct row *sched_victim(struct engine *en)
 
 /* --- the budget ------------------------------------------------------------------------------------------------------ */
 
-static uint32_t due(const struct row *r)
-{
-    return r->n - r->seq->len;
-}
-
 /* The most one row may feed of its prompt in one step. What is told of each position has to fit its ring. */
 static uint32_t most(const struct engine *en, const struct row *r)
 {
-    uint32_t n = due(r) < en->cfg.chunk ? due(r) : en->cfg.chunk;
+    uint32_t n = row_due(r) < en->cfg.chunk ? row_due(r) : en->cfg.chunk;
     if (!r->prompt_logprobs)
         return n;
     uint32_t room = slot_room(r->slot) - 2; /* one cell for a chosen token, one for the end */
@@ -225,7 +220,7 @@ static void share(struct engine *en, struct step *st, uint32_t left)
 {
     uint32_t prompts = 0;
     for (uint32_t i = 0; i < st->n; i++)
-        if (due(st->rows[i]) > 1) {
+        if (row_due(st->rows[i]) > 1) {
             st->rows[i]->take = 0;
             prompts++;
         }
@@ -233,7 +228,7 @@ static void share(struct engine *en, struct step *st, uint32_t left)
         uint32_t even = pass ? left : left / prompts;
         for (uint32_t i = 0; i < st->n; i++) {
             struct row *r = st->rows[i];
-            if (due(r) <= 1)
+            if (row_due(r) <= 1)
                 continue;
             uint32_t more = most(en, r) - r->take;
             more = more < even ? more : even;
@@ -249,7 +244,7 @@ static double predict(const struct engine *en, const struct step *st)
     struct cost_work w = {0};
     for (uint32_t i = 0; i < st->n; i++) {
         const struct row *r = st->rows[i];
-        w.heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == due(r);
+        w.heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == row_due(r);
         cost_add(&w, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
     }
     return cost_ms(&en->cost.curve, &w);
@@ -259,7 +254,7 @@ void sched_share(struct engine *en, struct step *st)
 {
     uint32_t decoding = 0;
     for (uint32_t i = 0; i < st->n; i++)
-        if (due(st->rows[i]) == 1) {
+        if (row_due(st->rows[i]) == 1) {
             st->rows[i]->take = 1;
             decoding++;
         }

@@ -9,11 +9,6 @@
 #include "engine/sched.h"
 #include "engine/score.h"
 
-static uint32_t due(const struct row *r)
-{
-    return r->n - r->seq->len;
-}
-
 /* 1. Collect: the rows whose readers can take what a step publishes, and have taken what the last one did. True when a row
  * began to wait for its reader: its blocks may let another one start. */
 static bool collect(struct engine *en, struct step *st)
@@ -84,7 +79,7 @@ static void head(struct engine *en, struct step *st)
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         at += r->take;
-        r->wants_head = r->take == due(r) && !r->prompt_only;
+        r->wants_head = r->take == row_due(r) && !r->prompt_only;
         if (!r->wants_head)
             continue;
         st->heads[st->heads_n] = r;
