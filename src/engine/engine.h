@@ -18,6 +18,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "sample/sample.h"
+#include "source/source.h"
 #include "text/text.h"
 
 struct engine;
@@ -73,6 +74,8 @@ struct engine_config {
     uint32_t chunk;              /* prompt ids one row feeds in one step at most, 0 = LIMIT_SPAN */
     uint32_t itl_ms;             /* how long a step may take while rows decode, 0 = 50: prompts are cut to fit */
     const struct engine_cost *cost; /* copied; NULL = a guess. Refined by real steps unless frozen */
+    const struct model *draft;   /* a smaller model of the same vocabulary that proposes ids; outlives the engine; or NULL */
+    uint32_t sources_off;        /* bit 1 << enum source_kind: no request has it */
 };
 
 MUST_CHECK enum status engine_new(struct engine **out, const struct engine_config *cfg, struct err *e);
@@ -101,11 +104,20 @@ struct plan {
     uint64_t ns;                   /* namespace of the prefix cache */
     struct plan_feature match;     /* begins with what the cache has */
     struct plan_feature publish;   /* leaves what it feeds in the cache */
+    struct plan_feature source[SOURCE_KINDS];
+    struct plan_feature skip_head; /* ids that are certain cost no head */
 };
 
 struct request_stop {
     const char *s; /* bytes */
     size_t n;
+};
+
+/* How determined and likely ids are used. The ids of a reply are the same under FILL_OFF and FILL_LOSSLESS. */
+enum fill_mode {
+    FILL_LOSSLESS, /* what a grammar leaves no choice about is taken; everything else is compared with the sampler */
+    FILL_OFF,      /* one id a step */
+    FILL_STRICT    /* what the chat template determines is taken, too, without asking the sampler */
 };
 
 /* Everything is copied by engine_submit(). */
@@ -126,6 +138,13 @@ struct request {
     const void *salt;            /* [salt_n <= LIMIT_SALT] prefixes are shared only between equal salts */
     size_t salt_n;
     bool no_prefix_cache;        /* this request reuses nothing */
+    struct grammar *grammar;     /* what the reply has to look like; the engine takes a reference. NULL = anything */
+    struct template_rows *rows;  /* what the chat template determines; the engine takes a reference. NULL = nothing */
+    enum fill_mode fill;
+    uint32_t sources_off;        /* bit 1 << enum source_kind: this request does without */
+    const tok_id *imposed;       /* [imposed_n] what the sampler is taken to choose: the reply is these ids and ends then.
+                                    Every pass over the weights is made, so this measures recorded replies. NULL = none */
+    uint32_t imposed_n;
     const char *name;            /* shown by engine_view(); cut after REQUEST_NAME - 1 bytes; NULL = none */
 };
 
@@ -152,7 +171,10 @@ struct event {
     float logprob;                      /* of the chosen token: raw log-softmax; 0 unless asked */
     uint32_t top_n;
     struct event_logprob top[LIMIT_LOGPROBS];
+    int8_t origin;                      /* of the token: an enum source_kind, or ORIGIN_SAMPLED */
 };
+
+#define ORIGIN_SAMPLED (-1) /* no source had it */
 
 /* Why prompt ids beyond those that were cached had to be fed. */
 enum cache_miss {
@@ -168,7 +190,12 @@ const char *cache_miss_name(enum cache_miss m); /* "text differs" */
 struct request_usage {
     uint32_t prompt_tokens, completion_tokens, cached_tokens;
     enum cache_miss miss;        /* at prompt id cached_tokens */
-    uint32_t sampled;            /* completion tokens that a sampler chose: all of them, as long as there are no sources */
+    uint32_t sampled;            /* completion tokens that no source had */
+    struct source_counts {
+        uint32_t proposed, accepted, rejected, asserted; /* ids; rejected: computed, and the sampler chose another */
+    } by_source[SOURCE_KINDS];
+    bool disarmed;               /* template rows were switched off: what followed one was not as they say */
+    double grammar_s;            /* computing masks */
     uint32_t steps, head_positions, preemptions;
     double queue_s, prefill_s, decode_s; /* prefill ends when the first token is chosen */
 };

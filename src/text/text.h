@@ -185,6 +185,91 @@ void text_rendering_release(struct text_rendering *r);
 MUST_CHECK enum status tok_encode_rendering(const struct tok *t, const struct text_rendering *r, tok_id **ids,
                                             size_t *count, struct err *e);
 
+/* ---- constrained decoding ---- */
+
+/* A `grammar` says what a reply may look like; a `matcher` walks along one reply and knows which ids may come next.
+ * A grammar is compiled for one tokenizer, immutable, reference-counted, usable from any thread; a matcher has one owner
+ * at a time.
+ *
+ * The end. A grammar knows nothing of end tokens: a matcher says whether the reply may end where it is, and the
+ * mask then has all ids that end a reply. They are never consumed. Control tokens are not text: they come only where a
+ * grammar names them. Splits are canonical: where bytes are determined, only the ids that the tokenizer itself would give
+ * are possible. */
+struct grammar;
+struct matcher;
+
+enum grammar_kind {
+    GRAMMAR_JSON,   /* any JSON object; no text */
+    GRAMMAR_SCHEMA, /* a JSON Schema, draft 2020-12 */
+    GRAMMAR_REGEX,  /* of the whole reply */
+    GRAMMAR_CHOICE, /* a JSON array of strings */
+    GRAMMAR_LARK,   /* llguidance's dialect of Lark */
+    GRAMMAR_GBNF    /* llama.cpp's notation */
+};
+
+struct grammar_source {
+    enum grammar_kind kind;
+    const char *text; /* [n] bytes */
+    size_t n;
+    const char *after; /* [after_n] the reply is free until this text has come (the end of reasoning), which may be the
+                          text of a control token; NULL: not free at all */
+    size_t after_n;
+    bool relax; /* keywords of a schema that cannot be enforced are left out and reported, not refused */
+};
+
+/* Compiles. ST_ARGUMENT: not well-formed, or nothing can match it; ST_UNSUPPORTED: a keyword or construct that cannot be
+ * enforced, named with its JSON pointer; ST_TOO_LONG: beyond a limit below. */
+MUST_CHECK enum status grammar_new(struct grammar **out, const struct tok *t, const struct grammar_source *src,
+                                   struct err *e);
+void grammar_retain(struct grammar *g);
+void grammar_free(struct grammar *g); /* gives one reference back; NULL is fine */
+
+/* A JSON array of what relax left out, ["/properties/a/not", ...]; lives as long as g. */
+const char *grammar_relaxed(const struct grammar *g, size_t *n);
+
+/* Makes compiled grammars of a tokenizer on threads of its own, at low priority, and keeps the latest by content. */
+struct grammar_cache;
+MUST_CHECK enum status grammar_cache_new(struct grammar_cache **out, const struct tok *t, struct err *e);
+void grammar_cache_free(struct grammar_cache *c);
+
+/* One reference to the compiled source. Waits for it: errors as grammar_new(), and ST_BUSY when too many wait,
+ * ST_TOO_LONG when it takes longer than TEXT_LIMIT_GRAMMAR_MS. */
+MUST_CHECK enum status grammar_cache_get(struct grammar_cache *c, struct grammar **out,
+                                         const struct grammar_source *src, struct err *e);
+
+MUST_CHECK enum status matcher_new(struct matcher **out, const struct grammar *g, struct err *e);
+
+/* A matcher of the same JSON without white space between its parts, over bytes: its ids are 0 .. 255. *out is NULL where
+ * g does not stand for JSON. */
+MUST_CHECK enum status matcher_new_compact(struct matcher **out, const struct grammar *g, struct err *e);
+void matcher_free(struct matcher *m); /* NULL is fine */
+
+/* What may come next. */
+struct matcher_next {
+    uint32_t n;   /* ids, those that end a reply not counted; 2 stands for two or more */
+    tok_id only;  /* where n == 1 */
+    bool end;     /* the reply may end here; it must, where n == 0 */
+    bool all;     /* every id but control tokens may come: the mask need not be looked at */
+};
+
+/* Words of a mask: bit id % 32 of word id / 32. */
+size_t matcher_words(const struct matcher *m);
+
+/* mask [matcher_words()]: the ids that may come next, with all that end a reply where next->end. A failure (a limit of the
+ * matcher) is ST_ARGUMENT and final. */
+MUST_CHECK enum status matcher_mask(struct matcher *m, uint32_t *mask, struct matcher_next *next, struct err *e);
+
+/* Goes along ids[n], which must not end a reply. Returns how many were possible; it stands behind those. */
+uint32_t matcher_consume(struct matcher *m, const tok_id *ids, uint32_t n);
+
+/* Goes n ids back. */
+void matcher_rollback(struct matcher *m, uint32_t n);
+
+#define TEXT_LIMIT_GRAMMAR (1u << 20)      /* bytes of a grammar's source */
+#define TEXT_LIMIT_GRAMMAR_MS 5000u        /* milliseconds of compiling one */
+#define TEXT_LIMIT_GRAMMARS 64u            /* compiled grammars that are kept */
+#define TEXT_LIMIT_GRAMMARS_WAITING 64u    /* sources that wait to be compiled */
+
 /* Versions of the libraries underneath, for `ffwd info`; a static string. */
 const char *text_versions(void);
 
