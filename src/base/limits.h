@@ -49,6 +49,16 @@
 #define LIMIT_EVENT_BYTES 512u                /* text bytes carried by one event */
 #define LIMIT_CONNECTIONS 256u                /* open HTTP connections */
 
+/* tools */
+#define LIMIT_TOOLS 1024u                     /* tools of one request */
+#define LIMIT_TOOL_NAME 128u                  /* bytes of a tool's name */
+#define LIMIT_TOOL_KEYS 4096u                 /* top-level properties of one tool's schema */
+#define LIMIT_CALL_KEY 128u                   /* bytes of an argument's name in formats of keys and values */
+#define LIMIT_CALL_KEYS 64u                   /* arguments of one call in formats of keys and values */
+#define LIMIT_TEMPLATE_ROWS 4096u             /* token runs that a template determines for one set of tools */
+#define LIMIT_TEMPLATE_IDS (1u << 16)         /* ids in all of them */
+#define LIMIT_GRAMMAR_TEXT (1u << 20)         /* bytes of a grammar made from tools */
+
 /* the load driver */
 #define LIMIT_LOAD_CLIENTS 512u               /* requests under way, the long one not counted */
 #define LIMIT_LOAD_WORDS (1u << 17)           /* words of one prompt, and of the shared prefix */
