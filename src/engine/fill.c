@@ -12,7 +12,8 @@
 static enum status make(struct engine *en, enum source_kind k, const struct engine_config *cfg, struct err *e)
 {
     const struct source_draft_config draft = {
-        .model = cfg->draft, .pool = cfg->pool, .rows = en->cfg.rows, .context = en->cfg.context};
+        .model = cfg->draft, .pool = cfg->pool, .tok = cfg->tok, .vocab = en->net.vocab, .rows = en->cfg.rows,
+        .context = en->cfg.context};
     switch (k) {
     case SOURCE_GRAMMAR:
         return source_grammar_new(&en->source[k], e);

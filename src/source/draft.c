@@ -251,8 +251,8 @@ static void draw_one(void *ctx, uint32_t task, int worker)
     const struct source_row *row = t->ask->row;
     uint32_t n = row->n + t->drawn;
     t->status = sampler_choose(d->rows.samplers[worker], row->sampling, &t->sample,
-                               d->rows.logits + (size_t)task * d->rows.vocab, t->row->seq->ids, n, n - row->prompt_n,
-                               &t->id, NULL);
+                               d->rows.logits + (size_t)task * d->rows.vocab, NULL, t->row->seq->ids, n,
+                               n - row->prompt_n, &t->id, NULL);
 }
 
 /* Takes the id that was drawn into the proposal, and decides what the next one would be worth. */

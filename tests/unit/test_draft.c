@@ -219,8 +219,8 @@ static tok_id chosen_by(struct feed *f, struct sampler *s, const struct line *l,
     tok_id id;
     struct sample_state st;
     sample_state_begin(&st, &l->sampling);
-    assert_int_equal(sampler_choose(s, &l->sampling, &st, fresh_logits(f, l->ids, n), l->ids, n, n - l->row.prompt_n, &id,
-                                    NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &l->sampling, &st, fresh_logits(f, l->ids, n), NULL, l->ids, n,
+                                    n - l->row.prompt_n, &id, NULL), ST_OK);
     return id;
 }
 
