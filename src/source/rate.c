@@ -6,10 +6,11 @@
 #define KEEP_ALL 0.998f      /* of the engine's: the last 500 */
 #define BEGIN 1.0f           /* credit, in ids */
 #define MOST 24.0f           /* gains beyond it do not count */
-#define SHARE 0.0078125f     /* credit for each id that comes: 1/128 */
-#define IN_MIND 0.03125f     /* what a guess adds, as a share of what a proposal of this one id would have */
+#define SHARE 0.001953125f   /* credit for each id that comes: 1/512 */
+#define IN_MIND 0.015625f    /* what a guess adds, as a share of what a proposal of this one id would have */
 #define MOST_LOSSES 4.0f
 #define FORGIVE 0.984375f    /* of the losses, at each right guess */
+#define MARGIN 1.15f         /* what an id is taken to cost: the asked price may be that of longer spans */
 #define LEAST 2u             /* ids of a proposal */
 #define PRICE_UNITS 65536.0f /* a ticket is the price in these units times 256, and the number of ids */
 
@@ -33,24 +34,29 @@ float source_rate_chance(const struct source_rates *all, const struct source_rat
     return (r->own.right[c] + PULL * wide) / (r->own.seen[c] + PULL);
 }
 
+static float cost_of(uint32_t units)
+{
+    return MARGIN * (float)units / PRICE_UNITS;
+}
+
 void source_rate_propose(const struct source_rates *all, struct source_rate *r, uint32_t match, uint32_t n,
                          const struct source_ask *ask)
 {
     struct source_proposal *p = ask->out;
     const uint32_t units = ask->price < 1 ? (uint32_t)(ask->price * PRICE_UNITS) : (uint32_t)PRICE_UNITS;
-    const float price = (float)units / PRICE_UNITS;
+    const float cost = cost_of(units);
     float chance = ask->chance;
     uint32_t j = 0;
     for (; j < n && j < ask->most; j++) {
         p->chance[j] = source_rate_chance(all, r, match + j);
         chance *= p->chance[j];
-        if (chance < ask->price || price * (float)(j + 1) > r->credit)
+        if (chance < ask->price || cost * (float)(j + 1) > r->credit)
             break;
     }
     p->n = j < LEAST ? 0 : j;
     p->trust = SOURCE_VERIFY;
     p->ticket = units << 8 | p->n;
-    r->credit -= price * (float)p->n; /* until it is settled: the source may be asked again before */
+    r->credit -= cost * (float)p->n; /* until it is settled: the source may be asked again before */
 }
 
 static void add(struct source_rate *r, float credit)
@@ -88,9 +94,9 @@ void source_rate_guessed(struct source_rates *all, struct source_rate *r, uint32
 
 void source_rate_settle(struct source_rate *r, uint32_t ticket, uint32_t offered, uint32_t accepted)
 {
-    const float price = (float)(ticket >> 8) / PRICE_UNITS;
-    const float gain = (float)accepted - price * (float)offered;
-    add(r, price * (float)(ticket & 255) + gain);
+    const float cost = cost_of(ticket >> 8);
+    const float gain = (float)accepted - cost * (float)offered;
+    add(r, cost * (float)(ticket & 255) + gain);
     if (offered == 0)
         return;
     if (gain >= 0)

@@ -6,15 +6,15 @@
  * of a match of this length: one table by length serves every position of a proposal.
  *
  * Nothing has to be offered to fill the table. Where a source was asked, it guesses the next id, and when that is known
- * the guess is counted, proposed or not. A row's own counts are added to those of all rows of the engine, which weigh as
- * much as PULL guesses, and those to a prior of this weight; both forget, so a row finds out within some dozen ids, and
- * a new one begins where others left off.
+ * the guess is counted, proposed or not. Behind a row's own counts stand those of all rows of the engine, and behind
+ * those a prior, each with the weight of a few guesses; counts decay. So a row finds out within some dozen ids, and a new
+ * one begins where others left off.
  *
  * Counts are averages, and a text may break off just where they say it goes on. So each row also has a credit, in ids: an
- * accepted id adds one, an offered one costs its price, and nothing is proposed that the credit does not pay for. It
- * begins small, and grows a little with each id that comes and with each right guess that would have been worth proposing.
- * A proposal that costs more than it gives halves this growth, so the next wait is twice as long; one that pays ends that,
- * and right guesses do so slowly.
+ * accepted id adds one, an offered one costs its price and some more, and nothing is proposed that the credit does not
+ * pay for. It begins small, and grows a little with each id that comes and with each right guess that would have been
+ * worth proposing. A proposal that costs more than it gives halves this growth, so the next wait is twice as long; one
+ * that pays ends that, and right guesses do so slowly.
  *
  * Engine thread only.
  */
