@@ -20,6 +20,7 @@
 
 #define CONTEXT 300u
 #define ROWS 4u
+#define CHURN 200u /* context of rows that come and go */
 
 /* --- a grammar of the tests: which ids may stand at a place of the row ---------------------------------------------- */
 
@@ -320,13 +321,13 @@ static void churn(const char *family, uint32_t turns)
     struct bench b;
     static struct line lines[ROWS + 2];
     bool alive[ROWS + 2] = {0};
-    begin(&b, family, ROWS, CONTEXT, 9);
+    begin(&b, family, ROWS, CHURN, 13);
     draws = 0;
     for (uint32_t turn = 0; turn < turns; turn++) {
         struct line *asked[ROWS + 2] = {0};
         for (uint32_t i = 0; i < ROWS + 2; i++) {
             struct line *l = &lines[i];
-            if (alive[i] && (l->row.n > CONTEXT + 20 || draw(40) == 0)) {
+            if (alive[i] && (l->row.n > CHURN + 20 || draw(40) == 0)) {
                 close_line(&b, l);
                 alive[i] = false;
             }
@@ -375,8 +376,8 @@ static void churn(const char *family, uint32_t turns)
 static void test_churn(void **state)
 {
     (void)state;
-    churn("llama", 90);
-    churn("gemma3", 90); /* windows of 16 */
+    churn("llama", 60);
+    churn("gemma3", 60); /* windows of 16 */
 }
 
 /* A row that turns out to be another one, further back than windows are kept: from the beginning again. */
