@@ -20,6 +20,7 @@
 
 #define CONTEXT 300u
 #define ROWS 4u
+#define CHURN 200u /* context of rows that come and go */
 
 /* --- a grammar of the tests: which ids may stand at a place of the row ---------------------------------------------- */
 
@@ -51,7 +52,8 @@ void matcher_rollback(struct matcher *m, uint32_t n)
 
 /* --- models ---------------------------------------------------------------------------------------------------------- */
 
-static struct feed models[TINY_FAMILIES];
+static struct feed models[TINY_FAMILIES]; /* of one thread each, for fresh runs */
+static struct pool *pool;                /* of two, for drafts */
 
 static struct feed *open_model(const char *family)
 {
@@ -67,29 +69,45 @@ static struct feed *open_model(const char *family)
     close(fd);
     enum status st = tiny_write(path, family, TINY_F32, &e);
     if (!st)
-        st = feed_open(&models[i], path, 2, KERN_KV_F16, CONTEXT + 200, &e);
+        st = feed_open(&models[i], path, 1, KERN_KV_F16, CONTEXT + 200, &e);
     unlink(path);
     if (st)
         fail_msg("%s: %s", family, e.text);
     return &models[i];
 }
 
+static int open_pool(void **state)
+{
+    (void)state;
+    return pool_new(&pool, 2, NULL) != ST_OK;
+}
+
 static int close_models(void **state)
 {
     (void)state;
+    pool_free(pool);
     for (uint32_t i = 0; i < TINY_FAMILIES; i++)
         if (models[i].model)
             feed_release(&models[i]);
     return 0;
 }
 
-static float fresh[(CONTEXT + 200) * TINY_VOCAB];
+static float fresh[TINY_VOCAB];
 
 /* The logits behind ids[n] of a run that never saw anything else. */
 static const float *fresh_logits(struct feed *f, const tok_id *ids, uint32_t n)
 {
-    feed_logits(f, ids, n, 64, fresh);
-    return fresh + (size_t)(n - 1) * TINY_VOCAB;
+    struct kv_seq seq;
+    assert_int_equal(kv_seq_init(&seq, f->kv, NULL), ST_OK);
+    for (uint32_t at = 0, m; at < n; at += m) {
+        m = n - at < 64 ? n - at : 64;
+        assert_int_equal(kv_seq_reserve(&seq, m, NULL), ST_OK);
+        model_forward(f->run, &(struct model_span){&seq, ids + at, m}, 1);
+        kv_seq_commit(&seq, m);
+    }
+    model_head(f->run, &(uint32_t){(n - 1) % 64}, 1, fresh);
+    kv_seq_release(&seq);
+    return fresh;
 }
 
 /* --- the engine's part ----------------------------------------------------------------------------------------------- */
@@ -125,7 +143,7 @@ static void see(void *ctx, const struct source_row *row, const tok_id *ids, uint
     assert_memory_equal(ids, row->ids, row->n * sizeof *ids);
     if (!b->every || b->seen++ % b->every)
         return;
-    assert_memory_equal(logits, fresh_logits(b->f, ids, n), TINY_VOCAB * sizeof *logits);
+    assert_memory_equal(logits, fresh_logits(b->f, ids, n), sizeof fresh);
     b->checked++;
 }
 
@@ -133,7 +151,7 @@ static void begin(struct bench *b, const char *family, uint32_t rows, uint32_t c
 {
     struct err e = {0};
     *b = (struct bench){.f = open_model(family), .every = every};
-    struct source_draft_config cfg = {.model = b->f->model, .pool = b->f->pool, .vocab = TINY_VOCAB, .rows = rows,
+    struct source_draft_config cfg = {.model = b->f->model, .pool = pool, .vocab = TINY_VOCAB, .rows = rows,
                                       .context = context};
     if (source_draft_new(&b->s, &cfg, &e))
         fail_msg("%s", e.text);
@@ -166,7 +184,7 @@ static void close_line(struct bench *b, struct line *l)
 /* Asks for n lines; those that are NULL are not asked about. */
 static void ask(struct bench *b, struct line **lines, uint32_t n, uint32_t most)
 {
-    struct source_ask asks[16];
+    struct source_ask asks[16] = {{0}};
     uint32_t m = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct line *l = lines[i];
@@ -303,13 +321,13 @@ static void churn(const char *family, uint32_t turns)
     struct bench b;
     static struct line lines[ROWS + 2];
     bool alive[ROWS + 2] = {0};
-    begin(&b, family, ROWS, CONTEXT, 9);
+    begin(&b, family, ROWS, CHURN, 13);
     draws = 0;
     for (uint32_t turn = 0; turn < turns; turn++) {
         struct line *asked[ROWS + 2] = {0};
         for (uint32_t i = 0; i < ROWS + 2; i++) {
             struct line *l = &lines[i];
-            if (alive[i] && (l->row.n > CONTEXT + 20 || draw(40) == 0)) {
+            if (alive[i] && (l->row.n > CHURN + 20 || draw(40) == 0)) {
                 close_line(&b, l);
                 alive[i] = false;
             }
@@ -358,8 +376,8 @@ static void churn(const char *family, uint32_t turns)
 static void test_churn(void **state)
 {
     (void)state;
-    churn("llama", 90);
-    churn("gemma3", 90); /* windows of 16 */
+    churn("llama", 60);
+    churn("gemma3", 60); /* windows of 16 */
 }
 
 /* A row that turns out to be another one, further back than windows are kept: from the beginning again. */
@@ -368,7 +386,7 @@ static void test_lost_window(void **state)
     (void)state;
     struct feed *f = open_model("gemma3");
     struct draft_rows r;
-    struct source_draft_config cfg = {.model = f->model, .pool = f->pool, .vocab = TINY_VOCAB, .rows = 1,
+    struct source_draft_config cfg = {.model = f->model, .pool = pool, .vocab = TINY_VOCAB, .rows = 1,
                                       .context = CONTEXT};
     struct source_row row = {.prompt_n = 1};
     tok_id ids[CONTEXT];
@@ -398,7 +416,7 @@ static void test_lost_window(void **state)
         struct model_span span = {&s->kv, s->ids + s->kv.len, left};
         source_draft_forward(&r, &span, 1);
         model_head(r.run, &(uint32_t){left - 1}, 1, r.logits);
-        assert_memory_equal(r.logits, fresh_logits(f, ids, row.n), TINY_VOCAB * sizeof *fresh);
+        assert_memory_equal(r.logits, fresh_logits(f, ids, row.n), sizeof fresh);
     }
     source_draft_give(s);
     source_draft_rows_release(&r);
@@ -526,7 +544,7 @@ static void test_memory(void **state)
 {
     (void)state;
     struct bench b = {.f = open_model("qwen2")};
-    struct source_draft_config cfg = {.model = b.f->model, .pool = b.f->pool, .vocab = TINY_VOCAB, .rows = 2,
+    struct source_draft_config cfg = {.model = b.f->model, .pool = pool, .vocab = TINY_VOCAB, .rows = 2,
                                       .context = 256};
     const struct model_info *in = model_info(b.f->model);
     struct kv_config kv = {.format = KERN_KV_F16, .groups = in->kv_groups, .positions = 384, .rows = 2, .context = 256};
@@ -693,7 +711,7 @@ static void test_refused(void **state)
     struct feed *f = open_model("qwen2");
     struct source *s;
     struct err e = {0};
-    struct source_draft_config cfg = {.model = f->model, .pool = f->pool, .vocab = 513, .rows = 1, .context = 64};
+    struct source_draft_config cfg = {.model = f->model, .pool = pool, .vocab = 513, .rows = 1, .context = 64};
     assert_int_equal(source_draft_new(&s, &cfg, &e), ST_ARGUMENT);
     assert_null(s);
     assert_non_null(strstr(e.text, "tiny qwen2 has 512 token ids, the target 513"));
@@ -716,5 +734,5 @@ int main(void)
         cmocka_unit_test(test_always_wrong),   cmocka_unit_test(test_backs_off),
         cmocka_unit_test(test_rows_share_a_forward), cmocka_unit_test(test_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, close_models);
+    return cmocka_run_group_tests(tests, open_pool, close_models);
 }
