@@ -196,7 +196,7 @@ static void run_model(const char *name, const char *path, bool tiny, uint32_t co
 {
     struct subject m = {.name = name, .path = path, .tiny = tiny};
     /* A block's edge is crossed after six tokens: 64, unless --prompt says another. */
-    m.scale = (struct scale){options.prompt && options.prompt + 50 <= context ? options.prompt : 58, 12};
+    m.scale = (struct scale){options.prompt && options.prompt + 50 <= context ? options.prompt : 58, 16};
     if (tiny)
         m.level[m.levels++] = KERN_REF;
     for (uint32_t level = 1; level < LEVELS; level++)

@@ -111,7 +111,7 @@ static void begin(struct scene *s, const struct way *way, uint32_t positions)
     if (told) {
         told_init(&run.told, (enum told_habit)(way->fill - FILL_TOLD), run.prompt, s->scale.prompt, want->ids, want->n);
         /* Who is put back is so at the step at which it would be alone; it goes on with sources. */
-        run.told.quiet = is_put_back(way->past) ? 9 : 0;
+        run.told.quiet = is_put_back(way->past) ? 11 : 0;
         sources[run.told.ops.kind] = &run.told.source;
     }
     run.watch.reply = want ? want->ids : NULL;
