@@ -246,7 +246,7 @@ static bool rows_after(struct compiler *c, int prev, const struct part *parts)
     struct chat_run runs[2 * CHAT_RUN_LABELS], ghosts[2];
     uint8_t seen[CHAT_RUN_LABELS] = {0};
     const struct tool *t = &c->tool;
-    struct chat_trie trie = {.rows = c->rows, .runs = runs, .first = 1, .seen = seen, .schema = &t->schema,
+    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = runs, .first = 1, .seen = seen, .schema = &t->schema,
                              .ghosts = ghosts, .prev = prev, .sure = chat_schema_fixed(&t->schema)};
     uint64_t likely = wanted(t, prev, false), all = wanted(t, prev, true);
     for (int label = 0; label < CHAT_RUN_LABELS; label++) {
@@ -271,7 +271,7 @@ static bool rows_value(struct compiler *c, int key)
 {
     struct chat_run runs[CHAT_SCHEMA_VALUES];
     const struct tool *t = &c->tool;
-    struct chat_trie trie = {.rows = c->rows, .runs = runs, .first = 1, .single = true, .schema = &t->schema,
+    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = runs, .first = 1, .single = true, .schema = &t->schema,
                              .prev = -1, .value = true, .sure = true};
     for (uint32_t i = 0; i < t->schema.keys[key].values_n; i++) {
         if (!c->tool.left)
@@ -374,7 +374,7 @@ static bool compile_names(struct compiler *c, struct cut tools, uint32_t n)
             return false;
         c->calls[i] = all;
     }
-    struct chat_trie trie = {.rows = c->rows, .runs = c->names, .n = c->names_n, .first = first, .seen = c->seen,
+    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = c->names, .n = c->names_n, .first = first, .seen = c->seen,
                              .sure = true, .prev = -1};
     return chat_trie_rows(&trie, &c->e);
 }

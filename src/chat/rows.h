@@ -38,6 +38,7 @@ struct chat_run {
 enum { CHAT_RUN_END = (int)CHAT_SCHEMA_KEYS, CHAT_RUN_OTHER, CHAT_RUN_LABELS };
 
 struct chat_trie {
+    const struct tok *tok;
     struct template_rows *rows;
     struct chat_run *runs; /* [n], all that may come; sorted by chat_trie_rows() */
     uint32_t n;

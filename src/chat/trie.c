@@ -7,7 +7,8 @@
  *
  * How much of a row is determined. A row says how a call goes on that keeps to the schema, with its keys in the schema's
  * order. A model without a grammar may also end early, take another key, or invent one where the schema is open. These
- * other ways are the ghosts: a row is sure up to where a ghost parts from it.
+ * other ways are the ghosts: a row is sure up to where a ghost parts from it. The last token before a value of the model's
+ * own is never sure, for the value's first character may be part of it ( "/ in place of  "), unless it is a special one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -121,8 +122,12 @@ static uint64_t bit(int key)
     return key >= 0 && key < 64 ? 1ull << key : 0;
 }
 
+/* What comes behind the ids that all have in common. */
+enum then { THEN_CHOICE, THEN_VALUE };
+
 /* The ids [from, to) of runs [lo, hi), which all have them, become a row. */
-static enum status add(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to, struct err *e)
+static enum status add(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to, enum then then,
+                       struct err *e)
 {
     const struct chat_run *r = &t->runs[lo];
     const struct recogniser_state *s = &r->p->after[r->from + from - 1];
@@ -144,11 +149,15 @@ static enum status add(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t f
     row.keys = t->schema ? bit(t->prev) : 0;
     row.kind = kind_of(t, s->point, t->schema && ends);
     row.sure_n = s->opening ? 0 : count_sure(t, r, from, to);
+    if (row.sure_n == row.append_n && then == THEN_VALUE &&
+        tok_kind_of(t->tok, row.append[row.append_n - 1]) == TOK_NORMAL)
+        row.sure_n--;
     return template_rows_add(t->rows, &row, e);
 }
 
 /* A mark that is only partly there may yet become another word: what follows is determined from its end on. */
-static enum status add_run(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to, struct err *e)
+static enum status add_run(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to, enum then then,
+                           struct err *e)
 {
     const struct chat_run *r = &t->runs[lo];
     uint32_t whole = from;
@@ -156,11 +165,21 @@ static enum status add_run(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32
         whole++;
     for (uint32_t at = from, n; at < to; at += n) {
         n = to - at < APPEND_MOST ? to - at : APPEND_MOST;
-        TRY(add(t, lo, hi, at, at + n, e));
+        enum then behind = at + n == to ? then : THEN_CHOICE;
+        TRY(add(t, lo, hi, at, at + n, behind, e));
         if (at < whole && at + n > whole)
-            TRY(add(t, lo, hi, whole, at + n, e));
+            TRY(add(t, lo, hi, whole, at + n, behind, e));
     }
     return ST_OK;
+}
+
+/* The end of those runs from `lo` on that have the same id at `at`; lo + 1 if the first ends there. */
+static uint32_t group(const struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t at)
+{
+    uint32_t end = lo + 1;
+    while (end < hi && length(&t->runs[lo]) > at && id_at(&t->runs[end], at) == id_at(&t->runs[lo], at))
+        end++;
+    return end;
 }
 
 /* Runs [lo, hi) have their first `at` ids in common. */
@@ -168,15 +187,20 @@ static enum status walk(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t 
 {
     const struct chat_run *a = &t->runs[lo], *b = &t->runs[hi - 1];
     uint32_t to = at, from = at > t->first ? at : t->first;
+    enum then then = THEN_CHOICE;
     if (!is_whole(t, lo, hi))
         return ST_OK;
     while (to < length(a) && to < length(b) && id_at(a, to) == id_at(b, to))
         to++;
-    if (to > from)
-        TRY(add_run(t, lo, hi, from, to, e));
     for (uint32_t i = lo, j; i < hi; i = j) {
-        for (j = i + 1; j < hi && length(&t->runs[i]) > to && id_at(&t->runs[j], to) == id_at(&t->runs[i], to); j++)
-            continue;
+        j = group(t, i, hi, to);
+        if (!is_whole(t, i, j) && length(&t->runs[i]) > to)
+            then = THEN_VALUE;
+    }
+    if (to > from)
+        TRY(add_run(t, lo, hi, from, to, then, e));
+    for (uint32_t i = lo, j; i < hi; i = j) {
+        j = group(t, i, hi, to);
         if (length(&t->runs[i]) > to)
             TRY(walk(t, i, j, to + 1, e));
     }
