@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "chat/cut.h" /* part of this interface: whoever else reads a request's own bytes cuts them the same way */
 #include "text/text.h"
 
 struct chat;
