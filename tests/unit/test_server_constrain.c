@@ -77,7 +77,8 @@ static void test_constraints(void **state)
     check_asked("{\"structured_outputs\":{\"json\":{\"a\":1},\"disable_fallback\":true,\"whitespace_pattern\":null}}",
                 GRAMMAR_SCHEMA, "structured_outputs.json", "{\"a\":1}");
     check_asked("{\"structured_outputs\":{\"regex\":\"x\"}}", GRAMMAR_REGEX, "structured_outputs.regex", "x");
-    check_asked("{\"structured_outputs\":{\"choice\":[\"x\"]}}", GRAMMAR_CHOICE, "structured_outputs.choice", "[\"x\"]");
+    check_asked("{\"structured_outputs\":{\"choice\":[\"x\""
+           "]}}", GRAMMAR_CHOICE, "structured_outputs.choice", "[\"x\"]");
     check_asked("{\"structured_outputs\":{\"grammar\":\"start: x\"}}", GRAMMAR_LARK, "structured_outputs.grammar",
                 "start: x");
     check_asked("{\"structured_outputs\":{\"json_object\":true}}", GRAMMAR_JSON, "structured_outputs.json_object", "");
@@ -101,8 +102,10 @@ static void test_wrong_constraints(void **state)
     check_wrong("{\"response_format\":{}}", ST_ARGUMENT, "response_format.type");
     check_wrong("{\"response_format\":{\"type\":\"xml\"}}", ST_UNSUPPORTED, "response_format");
     check_wrong("{\"response_format\":{\"type\":\"json_schema\"}}", ST_ARGUMENT, "response_format.json_schema");
-    check_wrong("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\"}}}", ST_ARGUMENT, schema);
-    check_wrong("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":[]}}}", ST_ARGUMENT, schema);
+    check_wrong("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\""
+           "}}}", ST_ARGUMENT, schema);
+    check_wrong("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":"
+           "[]}}}", ST_ARGUMENT, schema);
     check_wrong("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{},\"strict\":1}}}",
                 ST_ARGUMENT, "response_format.json_schema.strict");
     check_wrong("{\"guided_json\":[]}", ST_ARGUMENT, "guided_json");
@@ -141,7 +144,8 @@ static void test_tool_choice(void **state)
     assert_true(!server_set_has(t.strict, 0) && server_set_has(t.strict, 1));
     assert_int_equal(parse_tools("{" TWO ",\"tool_choice\":\"none\"}", &t, &e), ST_OK);
     assert_true(t.n == 0 && t.hidden);
-    assert_int_equal(parse_tools("{" TWO ",\"tool_choice\":\"required\",\"parallel_tool_calls\":false}", &t, &e), ST_OK);
+    assert_int_equal(parse_tools("{" TWO ",\"tool_choice\":\"required\",\"parallel_tool_calls\":"
+           "false}", &t, &e), ST_OK);
     assert_true(t.choice == FORMAT_REQUIRED && !t.parallel);
     assert_int_equal(parse_tools("{" TWO ",\"tool_choice\":" TOOL("g", "") "}", &t, &e), ST_OK);
     assert_true(t.choice == FORMAT_NAMED && t.named == 1);
@@ -248,7 +252,8 @@ static void test_refused_constraints(void **state)
         snprintf(more, sizeof more, ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\","
                  "\"schema\":{\"properties\":{\"a\":{\"not\":{}}}}%s}}", strict[i]);
         expect(chat(&l, "hi", more), 400,
-               "response_format.json_schema.schema/properties/a/not: the keyword 'not' cannot be enforced\",\"type\":\"invalid_request_error\",\"param\":\"response_format.json_schema.schema\",\"code\":"
+               "response_format.json_schema.schema/properties/a/not: the keyword 'not' cannot be enforced\","
+               "\"type\":\"invalid_request_error\",\"param\":\"response_format.json_schema.schema\",\"code\":"
                "\"unsupported\"");
     }
     expect(chat(&l, "hi", ",\"guided_json\":{\"title\":\"slow\"}"), 400, "\"code\":\"too_long\"");
@@ -299,10 +304,12 @@ static void test_calls(void **state)
     expect(chat(&l, "hi", "," TWO ",\"tool_choice\":\"none\""), 200, "\"finish_reason\"");
     assert_null(last_request.grammar);
     /* Only some may be called. */
-    expect(chat(&l, "hi", "," TWO ",\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"required\","
+    expect(chat(&l, "hi", "," TWO ",\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":"
+           "\"required\","
                           "\"tools\":[" TOOL("g", "") "]}}"), 200, "\"finish_reason\"");
     assert_true(!strstr(last_source()->text, "\\\"f\\\"") && strstr(last_source()->text, "\\\"g\\\""));
-    expect(chat(&l, "hi", "," TWO ",\"response_format\":{\"type\":\"json_object\"}"), 400, "\"param\":\"response_format\"");
+    expect(chat(&l, "hi", "," TWO ",\"response_format\":{\"type\":\"json_object\"}"), 400, "\"param\":\""
+           "response_format\"");
     expect(chat(&l, "hi", "," TWO ",\"tool_choice\":\"none\",\"response_format\":{\"type\":\"json_object\"}"), 200,
            "Hello");
     assert_int_equal(last_source()->kind, GRAMMAR_JSON);
@@ -355,7 +362,8 @@ static void test_fill(void **state)
     assert_true(last_request.fill == FILL_STRICT && last_request.sources_off == 0);
     expect(chat(&l, "hi", ",\"ffwd\":{\"fill\":\"off\"}"), 200, "\"finish_reason\"");
     assert_int_equal(last_request.fill, FILL_OFF);
-    expect(post(&l, "/v1/completions", "{\"prompt\":\"hi\",\"ffwd\":{\"fill\":\"lossless\",\"sources\":[\"ngram\"]}}"), 200,
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"hi\",\"ffwd\":{\"fill\":\"lossless\",\"sources\":[\""
+           "ngram\"]}}"), 200,
            "\"text\"");
     assert_true(last_request.fill == FILL_LOSSLESS && last_request.sources_off == (0x3Fu & ~(1u << SOURCE_NGRAM)));
     expect(chat(&l, "hi", ",\"ffwd\":{\"sources\":[\"oracle\"]}"), 400,
