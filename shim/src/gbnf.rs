@@ -56,7 +56,10 @@ pub fn to_lark(text: &str) -> Res<String> {
             *body = new;
         }
     }
-    let recursive: Vec<bool> = (0..bodies.len()).map(|i| leads_back(i, &bodies)).collect();
+    // What leads back to itself is no regular expression, nor is what leads to such a rule.
+    let reached: Vec<AHashSet<usize>> = (0..bodies.len()).map(|i| reached(i, &bodies)).collect();
+    let loops = |i: usize| reached[i].contains(&i);
+    let recursive: Vec<bool> = (0..bodies.len()).map(|i| loops(i) || reached[i].iter().any(|&j| loops(j))).collect();
     Writer { bodies: &bodies, recursive: &recursive, runs: 0, out: String::new(), pending: String::new() }.all(root)
 }
 
@@ -365,22 +368,16 @@ fn each_rule(item: &Item, found: &mut Vec<usize>) {
     }
 }
 
-fn leads_back(rule: usize, bodies: &[Alternatives]) -> bool {
+/// The rules that a rule leads to.
+fn reached(rule: usize, bodies: &[Alternatives]) -> AHashSet<usize> {
     let mut seen: AHashSet<usize> = AHashSet::new();
     let mut todo = vec![rule];
     while let Some(r) = todo.pop() {
         let mut found = Vec::new();
         bodies[r].iter().flatten().for_each(|i| each_rule(i, &mut found));
-        for f in found {
-            if f == rule {
-                return true;
-            }
-            if seen.insert(f) {
-                todo.push(f);
-            }
-        }
+        todo.extend(found.into_iter().filter(|f| seen.insert(*f)));
     }
-    false
+    seen
 }
 
 struct Writer<'b> {

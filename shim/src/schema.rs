@@ -445,7 +445,12 @@ impl<'a> Walk<'a> {
         let pointer = if target.is_empty() || target.starts_with('/') {
             self.root.pointer(&target).map(|_| target)
         } else {
-            find_anchor(self.root, &target, "")
+            let mut found = Vec::new();
+            find_anchors(self.root, &target, "", &mut found);
+            if found.len() > 1 {
+                return self.refuse(place, "$ref", "more than one place has this anchor");
+            }
+            found.pop()
         };
         let Some(pointer) = pointer else {
             return fail(FFWD_ARGUMENT, format!("{place}/$ref: there is no {text}"));
@@ -643,16 +648,23 @@ fn has_nested_id(v: &Value, top: bool) -> bool {
     }
 }
 
-fn find_anchor(v: &Value, name: &str, place: &str) -> Option<String> {
+fn find_anchors(v: &Value, name: &str, place: &str, found: &mut Vec<String>) {
     match v {
         Value::Object(map) => {
             if map.get("$anchor").and_then(Value::as_str) == Some(name) {
-                return Some(place.to_string());
+                found.push(place.to_string());
             }
-            map.iter().find_map(|(k, v)| find_anchor(v, name, &format!("{place}/{}", escape(k))))
+            // What stands in these is a value, not a schema.
+            for (k, v) in map.iter().filter(|(k, _)| !["const", "enum", "default", "examples"].contains(&k.as_str())) {
+                find_anchors(v, name, &format!("{place}/{}", escape(k)), found);
+            }
         }
-        Value::Array(list) => list.iter().enumerate().find_map(|(i, v)| find_anchor(v, name, &format!("{place}/{i}"))),
-        _ => None,
+        Value::Array(list) => {
+            for (i, v) in list.iter().enumerate() {
+                find_anchors(v, name, &format!("{place}/{i}"), found);
+            }
+        }
+        _ => {}
     }
 }
 
