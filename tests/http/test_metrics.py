@@ -10,7 +10,8 @@ from conftest import Server, head
 HISTOGRAMS = ["time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds",
               "request_queue_time_seconds", "step_time_seconds"]
 COUNTERS = ["prompt_tokens", "generation_tokens", "prefix_cache_queries", "prefix_cache_hits", "num_preemptions",
-            "request_success", "steps", "engine_seconds", "requests_refused"]
+            "request_success", "steps", "engine_seconds", "requests_refused", "source_proposed_tokens",
+            "source_accepted_tokens", "source_rejected_tokens", "source_asserted_tokens"]
 GAUGES = ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "build_info"]
 
 
