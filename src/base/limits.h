@@ -51,6 +51,7 @@
 
 /* tools */
 #define LIMIT_TOOLS 1024u                     /* tools of one request */
+#define LIMIT_TOOLS_MEMORY (64u << 20)         /* bytes of their names and schemas, with what is found out about them */
 #define LIMIT_TOOL_NAME 128u                  /* bytes of a tool's name */
 #define LIMIT_TOOL_KEYS 4096u                 /* top-level properties of one tool's schema */
 #define LIMIT_CALL_KEY 128u                   /* bytes of an argument's name in formats of keys and values */
