@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "chat/cut.h" /* part of this interface: whoever else reads a request's own bytes cuts them the same way */
 #include "format/format.h"
 #include "text/text.h"
 
@@ -32,7 +33,7 @@ MUST_CHECK enum status chat_new(struct chat **out, const struct tok *tok, const 
 void chat_free(struct chat *c); /* NULL is fine */
 
 bool chat_has_template(const struct chat *c);
-bool chat_knows_tools(const struct chat *c); /* the template mentions tools */
+bool chat_knows_tools(const struct chat *c); /* the template mentions tools; without any the model is told (tell.c) */
 
 struct chat_options {
     bool hide_tools;    /* leave `tools` out of the prompt (tool choice "none") */
@@ -45,7 +46,7 @@ struct chat_options {
  * messages' content parts are joined by line feeds into one string (or a string becomes one part, for templates that
  * read parts only); the role developer becomes system where the template does not know it; the arguments of a tool call
  * become the JSON object they spell, or stay the string they are; the members of chat_template_kwargs become variables,
- * and may set add_generation_prompt.
+ * and may set add_generation_prompt. Where the template says nothing of tools, the system's text does (tell.c).
  *
  * ST_ARGUMENT or ST_UNSUPPORTED name the part, as in "messages[2].content[0].type". */
 MUST_CHECK enum status chat_variables(const struct chat *c, const char *request, size_t n,

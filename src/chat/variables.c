@@ -18,6 +18,7 @@ struct writer {
     struct err *e;
     uint32_t message;     /* index of the one being written */
     size_t arguments_left; /* of CHAT_LIMIT_ARGUMENTS */
+    struct buf *told;      /* what the system has still to say of tools; NULL = nothing */
 };
 
 enum role { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_COUNT };
@@ -154,6 +155,29 @@ static enum status put_arguments(struct writer *w, struct cut v)
     return ST_OK;
 }
 
+/* Appends a call as text to what w->out holds. */
+static enum status tell_call(struct writer *w, struct cut call)
+{
+    struct cut function = chat_cut_member(call, "function"), name = chat_cut_member(function, "name");
+    struct cut arguments = chat_cut_member(function, "arguments");
+    struct buf text, *out = w->out;
+    if (chat_cut_kind_of(name) != CUT_STRING) {
+        char field[ERR_FIELD];
+        snprintf(field, sizeof field, "messages[%u].tool_calls", w->message);
+        return err_set(w->e, ST_ARGUMENT, field, "%s: function.name must be a string, not %s", field,
+                       chat_cut_kind_name(name));
+    }
+    buf_init(&text, CHAT_LIMIT_VARIABLES);
+    w->out = &text;
+    enum status st = chat_cut_kind_of(arguments) == CUT_NONE ? ST_OK : put_arguments(w, arguments);
+    w->out = out;
+    if (st == ST_OK)
+        chat_tell_call(name, text.len ? text.data : "{}", text.len ? text.len : 2, out);
+    out->failed = out->failed || text.failed;
+    buf_release(&text);
+    return st;
+}
+
 static enum status put_function(struct writer *w, struct cut function)
 {
     struct cut key, value;
@@ -188,6 +212,7 @@ static enum status put_call(struct writer *w, struct cut call)
     return it.bad ? malformed(w, "messages") : ST_OK;
 }
 
+/* Writes an array of calls, or tells of them: then w->out holds text. */
 static enum status put_calls(struct writer *w, struct cut calls)
 {
     struct cut key, call;
@@ -197,16 +222,17 @@ static enum status put_calls(struct writer *w, struct cut calls)
     snprintf(field, sizeof field, "messages[%u].tool_calls", w->message);
     if (chat_cut_kind_of(calls) != CUT_ARRAY)
         return err_set(w->e, ST_ARGUMENT, field, "%s must be an array, not %s", field, chat_cut_kind_name(calls));
-    buf_adds(w->out, "[");
+    bool tell = w->c->tells_tools;
+    buf_adds(w->out, tell ? "" : "[");
     for (; chat_cut_next(&it, &key, &call); index++) {
         if (chat_cut_kind_of(call) != CUT_OBJECT)
             return err_set(w->e, ST_ARGUMENT, field, "%s[%u] must be an object, not %s", field, index,
                            chat_cut_kind_name(call));
-        if (index)
+        if (index && !tell)
             buf_adds(w->out, ",");
-        TRY(put_call(w, call));
+        TRY(tell ? tell_call(w, call) : put_call(w, call));
     }
-    buf_adds(w->out, "]");
+    buf_adds(w->out, tell ? "" : "]");
     return it.bad ? malformed(w, "messages") : ST_OK;
 }
 
@@ -228,6 +254,84 @@ static enum status message_role(struct writer *w, struct cut message, enum role 
                    (int)(v.n < 40 ? v.n : 40), v.s);
 }
 
+/* ---- messages of a template that knows no tools ---- */
+
+/* The content, and behind it what the message has beside it: calls, or what the system says of tools. */
+static enum status tell_content(struct writer *w, enum role role, struct cut content, struct cut calls)
+{
+    struct buf text, *out = w->out;
+    buf_init(&text, CHAT_LIMIT_VARIABLES);
+    w->out = &text;
+    enum status st = role == ROLE_TOOL ? put_content(w, role, content) : ST_OK;
+    if (st == ST_OK && role != ROLE_TOOL && chat_cut_kind_of(calls) != CUT_NONE && chat_cut_kind_of(calls) != CUT_NULL)
+        st = put_calls(w, calls);
+    w->out = out;
+    if (st == ST_OK && role == ROLE_TOOL)
+        chat_tell_result(out, &text);
+    else if (st == ST_OK)
+        st = put_content(w, role, content);
+    if (st == ST_OK && role != ROLE_TOOL && (text.len || text.failed))
+        chat_tell_append(out, "\\n", &text);
+    buf_release(&text);
+    if (st == ST_OK && w->told && (role == ROLE_SYSTEM || role == ROLE_DEVELOPER)) {
+        chat_tell_append(out, "\\n\\n", w->told);
+        w->told = NULL;
+    }
+    return st;
+}
+
+/* A message of the system before the first, where that is not the system's. */
+static void tell_first(struct writer *w, enum role role)
+{
+    if (!w->told || role == ROLE_SYSTEM || role == ROLE_DEVELOPER)
+        return;
+    buf_adds(w->out, w->c->typed_content ? "{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":"
+                                         : "{\"role\":\"system\",\"content\":");
+    chat_tell_string(w->out, w->told);
+    buf_adds(w->out, w->c->typed_content ? "}]}," : "},");
+    w->told = NULL;
+}
+
+static bool is_tool_part(struct cut key)
+{
+    return chat_cut_is(key, "content") || chat_cut_is(key, "tool_calls");
+}
+
+static enum status tell_message(struct writer *w, struct cut message)
+{
+    struct cut key, value;
+    enum role role = ROLE_USER;
+    TRY(message_role(w, message, &role));
+    struct cut_iter it = chat_cut_open(message);
+    const char *name = role == ROLE_TOOL                                    ? "user"
+                       : role == ROLE_DEVELOPER && !w->c->knows_developer ? "system"
+                                                                            : role_names[role];
+    if (w->message == 0)
+        tell_first(w, role);
+    buf_addf(w->out, "{\"role\":\"%s\"", name);
+    while (chat_cut_next(&it, &key, &value)) {
+        bool first = false;
+        if (is_tool_part(key) || chat_cut_is(key, "role"))
+            continue;
+        put_key(w, key, &first);
+        put(w, value);
+    }
+    if (it.bad)
+        return malformed(w, "messages");
+    buf_adds(w->out, ",\"content\":");
+    TRY(tell_content(w, role, chat_cut_member(message, "content"), chat_cut_member(message, "tool_calls")));
+    buf_adds(w->out, "}");
+    return ST_OK;
+}
+
+/* Whether the message has to do with tools: others are written as always. */
+static bool has_tools(const struct writer *w, struct cut message)
+{
+    struct cut calls = chat_cut_member(message, "tool_calls");
+    return w->told || chat_cut_is(chat_cut_member(message, "role"), "tool") ||
+           (chat_cut_kind_of(calls) != CUT_NONE && chat_cut_kind_of(calls) != CUT_NULL);
+}
+
 static enum status put_message(struct writer *w, struct cut message)
 {
     struct cut key, value;
@@ -238,6 +342,8 @@ static enum status put_message(struct writer *w, struct cut message)
         snprintf(field, sizeof field, "messages[%u]", w->message);
         return err_set(w->e, ST_ARGUMENT, field, "%s must be an object, not %s", field, chat_cut_kind_name(message));
     }
+    if (w->c->tells_tools && has_tools(w, message))
+        return tell_message(w, message);
     TRY(message_role(w, message, &role));
     struct cut_iter it = chat_cut_open(message);
     buf_adds(w->out, "{");
@@ -310,20 +416,25 @@ static enum status check_tool(struct writer *w, uint32_t index, struct cut tool)
     return ST_OK;
 }
 
-static enum status put_tools(struct writer *w, struct cut tools)
+static enum status check_tools(struct writer *w, struct cut tools, uint32_t *count)
 {
     struct cut key, tool;
-    uint32_t count = 0;
+    *count = 0;
     if (chat_cut_kind_of(tools) == CUT_NONE || chat_cut_kind_of(tools) == CUT_NULL)
         return ST_OK;
     if (chat_cut_kind_of(tools) != CUT_ARRAY)
         return err_set(w->e, ST_ARGUMENT, "tools", "tools must be an array, not %s", chat_cut_kind_name(tools));
     struct cut_iter it = chat_cut_open(tools);
-    for (; chat_cut_next(&it, &key, &tool); count++)
-        TRY(check_tool(w, count, tool));
-    if (it.bad)
-        return malformed(w, "tools");
-    if (!count)
+    for (; chat_cut_next(&it, &key, &tool); ++*count)
+        TRY(check_tool(w, *count, tool));
+    return it.bad ? malformed(w, "tools") : ST_OK;
+}
+
+static enum status put_tools(struct writer *w, struct cut tools)
+{
+    uint32_t count;
+    TRY(check_tools(w, tools, &count));
+    if (!count || w->c->tells_tools)
         return ST_OK;
     /* Tools that the model never gets to see would be silently ignored. */
     if (!w->c->knows_tools)
@@ -331,6 +442,23 @@ static enum status put_tools(struct writer *w, struct cut tools)
     buf_adds(w->out, ",\"tools\":");
     put(w, tools);
     return ST_OK;
+}
+
+/* The messages, with what the system says of the tools among them. */
+static enum status tell_messages(struct writer *w, struct cut messages, struct cut tools)
+{
+    struct buf told;
+    uint32_t count;
+    TRY(check_tools(w, tools, &count));
+    buf_init(&told, CHAT_LIMIT_VARIABLES);
+    if (count) {
+        chat_tell_tools(tools, &told);
+        w->told = &told;
+    }
+    enum status st = put_messages(w, messages);
+    w->told = NULL;
+    buf_release(&told);
+    return st;
 }
 
 static enum status put_kwargs(struct writer *w, struct cut kwargs, bool *generation)
@@ -365,7 +493,10 @@ enum status chat_variables(const struct chat *c, const char *request, size_t n, 
         return err_set(e, ST_ARGUMENT, "", "the conversation must be a JSON object with messages, not %s",
                        chat_cut_kind_name(root));
     buf_adds(out, "{");
-    TRY(put_messages(&w, chat_cut_member(root, "messages")));
+    if (!o->hide_tools && c->tells_tools)
+        TRY(tell_messages(&w, chat_cut_member(root, "messages"), chat_cut_member(root, "tools")));
+    else
+        TRY(put_messages(&w, chat_cut_member(root, "messages")));
     if (!o->hide_tools)
         TRY(put_tools(&w, chat_cut_member(root, "tools")));
     TRY(put_kwargs(&w, chat_cut_member(root, "chat_template_kwargs"), &generation));

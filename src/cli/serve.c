@@ -17,6 +17,7 @@
 #include "cli/machine.h"
 #include "engine/engine.h"
 #include "ffwd.h"
+#include "format/format.h"
 #include "kern/kern.h"
 #include "server/server.h"
 
@@ -27,7 +28,8 @@
 
 struct options {
     const char *model, *host, *model_name, *cost_file, *log_file;
-    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace;
+    const char *sources, *tool_format;
+    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill;
     bool strict_model, no_prefix_cache, cache_per_key;
 };
 
@@ -54,6 +56,13 @@ static const struct opt opts[] = {
      "how long a step may take while replies are being written (50): the prompts of others are cut to fit"},
     {"cost-file", 0, OPT_STR, offsetof(struct options, cost_file), 0, 0, "FILE",
      "what steps cost, as `info --cost --json` printed it; not corrected by real steps"},
+    {"fill", 0, OPT_CHOICE, offsetof(struct options, fill), 0, 0, "lossless|off|strict",
+     "what requests that name none get: known tokens are taken without changing the reply (lossless); one token a step "
+     "(off); what the chat template determines is taken without asking the sampler, too (strict)"},
+    {"sources", 0, OPT_STR, offsetof(struct options, sources), 0, 0, "LIST",
+     "what may propose tokens: some of grammar,grammar_likely,template,echo,ngram,draft (all); none = nothing may"},
+    {"tool-format", 0, OPT_STR, offsetof(struct options, tool_format), 0, 0, "NAME",
+     "how the model writes tool calls (default: as its chat template does)"},
     {"deadline", 0, OPT_U32, offsetof(struct options, deadline), 0, LIMIT_DEADLINE_MS / 1000, "S",
      "seconds any request may take, waiting included; its own deadline_ms can only be shorter (0 = no limit)"},
     {"model-name", 0, OPT_STR, offsetof(struct options, model_name), 0, 0, "NAME",
@@ -79,6 +88,38 @@ static void default_name(const struct api_model *m, char *out, size_t cap)
     size_t n = strlen(out);
     if (n > 5 && strcmp(out + n - 5, ".gguf") == 0)
         out[n - 5] = '\0';
+}
+
+/* "grammar,echo" as the sources that are off; "none" is a list of none. */
+static bool sources_off(const char *list, uint32_t *off)
+{
+    *off = list ? (1u << SOURCE_KINDS) - 1 : 0;
+    if (!list || strcmp(list, "none") == 0)
+        return true;
+    for (;;) {
+        size_t n = strcspn(list, ",");
+        enum source_kind k = source_find(list, n);
+        if (k == SOURCE_KINDS)
+            return false;
+        *off &= ~(1u << k);
+        if (!list[n])
+            return true;
+        list += n + 1;
+    }
+}
+
+/* Whether the name is a format's; if not, says which there are. */
+static bool known_format(const char *name, int *status)
+{
+    char names[400] = "";
+    const char *one;
+    size_t n = 0;
+    if (!name || format_find(name, strlen(name)))
+        return true;
+    for (size_t i = 0; (one = format_name_at(i)) && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, i ? ", %s" : "%s", one);
+    *status = opt_wrong(&verb, "--tool-format must be one of %s, not '%s'", names, name);
+    return false;
 }
 
 /* ---- until when it runs ---- */
@@ -165,10 +206,17 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .cache_per_key = o->cache_per_key,
                               .no_replay = o->no_prefix_cache, /* without kept prefixes it would bring nothing */
                               .deadline_s = o->deadline,
+                              .tool_format = o->tool_format,
+                              .fill = (enum fill_mode)o->fill, /* the words are in the order of the enum */
                               .version = FFWD_VERSION,
                               .isa = m->ops->name};
+    struct weights_str template;
     struct server *s;
     struct err e = {0};
+    if (m->chat && chat_has_template(m->chat) && weights_string(m->weights, "tokenizer.chat_template", &template)) {
+        c.chat_source = template.s;
+        c.chat_source_n = template.n;
+    }
     if (server_start(&s, &c, &e) != ST_OK)
         return cli_fail(&e);
     if (m->chat_err.code != ST_OK)
@@ -198,6 +246,12 @@ int verb_serve(int argc, char **argv)
     int status;
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
+    uint32_t off;
+    if (!sources_off(o.sources, &off))
+        return opt_wrong(&verb, "--sources must be 'none' or some of grammar,grammar_likely,template,echo,ngram,draft, not "
+                         "'%s'", o.sources);
+    if (!known_format(o.tool_format, &status))
+        return status;
     struct api_model m;
     struct err e = {0};
     struct engine *engine;
@@ -225,7 +279,8 @@ int verb_serve(int argc, char **argv)
                               .kv_budget = (size_t)o.kv_budget << 20,
                               .no_prefix_cache = o.no_prefix_cache,
                               .itl_ms = o.itl,
-                              .cost = &cost};
+                              .cost = &cost,
+                              .sources_off = off};
     st = engine_new(&engine, &c, &e);
     if (st == ST_OK) {
         status = serve(&m, &o, engine);

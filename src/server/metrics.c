@@ -5,6 +5,8 @@
  * format: https://prometheus.io/docs/instrumenting/exposition_formats/
  */
 #include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "server/http/json_out.h"
 #include "server/private.h"
@@ -96,6 +98,32 @@ static void finished(struct buf *out, const struct engine_stats *s)
                  s->finished[all[i].finish]);
 }
 
+/* What each source did, of requests that ended. */
+static void sources(struct buf *out, const struct engine_stats *s)
+{
+    static const struct {
+        const char *name, *help;
+        size_t at; /* of the count, in struct source_counts */
+    } all[] = {
+        {PREFIX "source_proposed_tokens_total", "Tokens that a source put into a step or took at once.",
+         offsetof(struct source_counts, proposed)},
+        {PREFIX "source_accepted_tokens_total", "Of those proposed, tokens that became part of a reply.",
+         offsetof(struct source_counts, accepted)},
+        {PREFIX "source_rejected_tokens_total", "Of those proposed, tokens in whose place another was chosen.",
+         offsetof(struct source_counts, rejected)},
+        {PREFIX "source_asserted_tokens_total", "Of those accepted, tokens taken without asking the sampler.",
+         offsetof(struct source_counts, asserted)},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        about(out, all[i].name, "counter", all[i].help);
+        for (int k = 0; k < SOURCE_KINDS; k++) {
+            uint64_t v;
+            memcpy(&v, (const char *)&s->by_source[k] + all[i].at, sizeof v);
+            buf_addf(out, "%s{source=\"%s\"} %" PRIu64 "\n", all[i].name, source_name((enum source_kind)k), v);
+        }
+    }
+}
+
 static void counters(struct buf *out, const struct engine_stats *s)
 {
     count(out, PREFIX "prompt_tokens_total", "counter", "Prompt tokens of requests that got their first token.",
@@ -109,6 +137,7 @@ static void counters(struct buf *out, const struct engine_stats *s)
     finished(out, s);
     count(out, PREFIX "requests_refused_total", "counter", "Requests refused because the queue was full.", s->refused);
     count(out, PREFIX "steps_total", "counter", "Forward passes.", s->steps);
+    sources(out, s);
 }
 
 static void engine_seconds(struct buf *out, const struct engine_stats *s)

@@ -2,6 +2,7 @@
 #ifndef SERVER_PRIVATE_H
 #define SERVER_PRIVATE_H
 
+#include "format/format.h"
 #include "server/http/http.h"
 #include "server/limits.h"
 #include "server/replay_store.h"
@@ -13,6 +14,11 @@ struct server {
     const struct tok *tok;
     const struct chat *chat; /* NULL = none */
     struct server_replay *replay; /* owned; NULL = none */
+    struct grammar_cache *grammars; /* owned */
+    const struct format *format; /* in which the model writes calls; NULL = not known */
+    const struct format_reasoning *reasoning; /* NULL = none */
+    struct format_shape shape;
+    enum fill_mode fill;     /* of requests that name none */
     char *model;             /* owned */
     const char *version, *isa;
     bool strict_model, cache_per_key;

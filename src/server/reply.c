@@ -47,9 +47,11 @@ void server_job_release(struct reply_job *job)
     grammar_free(job->grammar);
     template_rows_free(job->rows);
     format_tools_free(job->tools);
+    free(job->relaxed);
     job->grammar = NULL;
     job->rows = NULL;
     job->tools = NULL;
+    job->relaxed = NULL;
 }
 
 static void release(struct http_call *call)
@@ -127,6 +129,7 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     job->grammar = NULL;
     job->rows = NULL;
     job->tools = NULL;
+    job->relaxed = NULL;
     r->created = clock_unix();
     keep(&r->job.salt, r->salt, sizeof r->salt);
     keep(&r->job.owner, r->owner, sizeof r->owner);
@@ -151,7 +154,9 @@ static enum status end_unasked(struct reply *r, struct reply_part *p, struct err
         return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu tokens, the context holds %u with the reply", n,
                        context);
     const struct plan_feature off = {.why = "nothing had to be computed"};
-    p->result.plan = (struct plan){.match = off, .publish = off};
+    p->result.plan = (struct plan){.match = off, .publish = off, .skip_head = off};
+    for (int k = 0; k < SOURCE_KINDS; k++)
+        p->result.plan.source[k] = off;
     p->ended = true;
     p->result.finish = FINISH_LENGTH;
     p->result.usage.prompt_tokens = (uint32_t)n;

@@ -56,6 +56,7 @@ struct reply_job {
     struct format_tools *tools;    /* what recognise.tools is */
     struct recogniser_config recognise; /* what is looked for in replies: reasoning, calls */
     bool recognises;               /* something is */
+    char *relaxed;                 /* owned; JSON: keywords of tools' schemas that are not enforced; NULL = [] */
     bool one_call;                 /* more than one call is not wanted */
     int32_t priority;
     uint32_t deadline_ms; /* 0 = none */

@@ -59,10 +59,25 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
 
 static void free_server(struct server *s)
 {
+    grammar_cache_free(s->grammars);
     server_replay_free(s->replay);
     server_sets_release(s);
     free(s->model);
     free(s);
+}
+
+/* How the model writes reasoning and calls. */
+static enum status find_format(struct server *s, const struct server_config *cfg, struct err *e)
+{
+    if (cfg->chat_source) {
+        s->format = format_detect(cfg->chat_source, cfg->chat_source_n);
+        s->reasoning = format_detect_reasoning(cfg->chat_source, cfg->chat_source_n);
+    }
+    if (cfg->tool_format && !(s->format = format_find(cfg->tool_format, strlen(cfg->tool_format))))
+        return err_set(e, ST_ARGUMENT, "tool_format", "there is no tool format '%.40s'", cfg->tool_format);
+    if (s->format)
+        format_shape_init(s->format, &s->shape);
+    return grammar_cache_new(&s->grammars, s->tok, e);
 }
 
 enum status server_start(struct server **out, const struct server_config *cfg, struct err *e)
@@ -80,6 +95,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->strict_model = cfg->strict_model;
     s->cache_per_key = cfg->cache_per_key;
     s->deadline_s = cfg->deadline_s;
+    s->fill = cfg->fill;
     s->version = cfg->version ? cfg->version : "";
     s->isa = cfg->isa ? cfg->isa : "";
     s->prompt_bytes = most_prompt_bytes(cfg->tok, engine_context(cfg->engine));
@@ -87,6 +103,8 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     json_object_seed(0); /* otherwise done on first use, by two threads at once */
     signal(SIGPIPE, SIG_IGN);
     enum status st = server_sets_init(s, e);
+    if (st == ST_OK)
+        st = find_format(s, cfg, e);
     if (st == ST_OK && !cfg->no_replay)
         st = server_replay_new(&s->replay, e);
     if (st == ST_OK)

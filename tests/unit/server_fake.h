@@ -61,8 +61,8 @@ static uint32_t fake_holds;
 
 /* "say": fake_reply; "hang" and "dead": never say anything, and with the latter engine_look() fails; "busy", "long", "never": refused;
  * "fail": fails at once; "tear": fails after "Hel"; "late" and "latetear" miss their deadline so; "full": ends since
- * memory ran out; "fuel": its template never ends (server_fake_text.h); "utf8": bytes that are no characters; "endless":
- * talks until closed; anything else: "Hello, \"world\"\n". */
+ * memory ran out; "filled": sources had some of its tokens; "fuel": its template never ends (server_fake_text.h);
+ * "utf8": bytes that are no characters; "endless": talks until closed; anything else: "Hello, \"world\"\n". */
 static inline const char *script(const char *s)
 {
     if (strcmp(s, "hang") == 0 || strcmp(s, "fail") == 0 || strcmp(s, "late") == 0)
@@ -192,7 +192,17 @@ void engine_result(struct engine *en, request_id id, struct request_result *out)
     out->usage = (struct request_usage){.prompt_tokens = 5, .completion_tokens = s->said, .cached_tokens = 2,
                                         .miss = MISS_DIFFERS, .sampled = s->said, .steps = 3, .head_positions = 4,
                                         .preemptions = 1, .queue_s = 0.25, .prefill_s = 0.5, .decode_s = 1};
+    if (strcmp(s->script, "filled") == 0) {
+        out->usage.sampled = 4;
+        out->usage.by_source[SOURCE_GRAMMAR] = (struct source_counts){8, 8, 0, 8};
+        out->usage.by_source[SOURCE_ECHO] = (struct source_counts){5, 3, 2, 0};
+        out->usage.disarmed = s->choice > 0;
+        out->usage.grammar_s = 0.125;
+    }
     out->plan = (struct plan){.match = {.on = true}, .publish = {.why = "it is \"so\""}};
+    out->plan.source[SOURCE_ECHO].on = true;
+    out->plan.source[SOURCE_DRAFT].why = "there is none";
+    out->plan.skip_head.why = "log-probabilities";
 }
 
 void engine_close(struct engine *en, request_id id)
@@ -239,6 +249,7 @@ void engine_stats(struct engine *en, struct engine_stats *out)
         .prompt_tokens = 1ull << 40, .completion_tokens = 22, .cache_queries = 23, .cache_hits = 24, .preemptions = 25,
         .refused = 26, .steps = 27, .forward_s = 1.5, .head_s = 2.5, .sample_s = 3.5, .other_s = 4.5,
         .queue = h, .ttft = h, .itl = h, .e2e = h, .step = h,
+        .by_source = {[SOURCE_GRAMMAR] = {31, 32, 33, 34}, [SOURCE_DRAFT] = {41, 42, 43, 44}},
     };
 }
 

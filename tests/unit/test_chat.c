@@ -205,7 +205,7 @@ static void test_roles(void **state)
 static void test_arguments(void **state)
 {
     (void)state;
-    check(PLAIN,
+    check(PLAIN "tools",
           "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":"
           "{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 9223372036854775808}\"}},"
           "{\"function\":{\"name\":\"g\",\"arguments\":\"{\\\"a\\\":\"}},"
@@ -229,6 +229,69 @@ static void test_a_reply_sent_back(void **state)
           "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,\"tool_calls\":null}]" TAIL);
 }
 
+/* A template that says nothing of tools: the model is told in the system's text, calls and results are text. */
+#define F "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"a \\\"b\\\"\"}}"
+#define TOLD \
+    "You can call functions to answer. These are the functions, each as JSON:\\n<tools>\\n{\\\"name\\\":\\\"f\\\"," \
+    "\\\"description\\\":\\\"a \\\\\\\"b\\\\\\\"\\\"}\\n</tools>\\nTo call one, write its name and its " \
+    "arguments as JSON " \
+    "between these tags:\\n<tool_call>\\n{\\\"name\\\": \\\"NAME\\\", \\\"arguments\\\": {\\\"KEY\\\": \\\"" \
+    "VALUE\\\"}}\\n" \
+    "</tool_call>"
+
+static void test_told(void **state)
+{
+    (void)state;
+    check(PLAIN, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[" F "]}",
+          "{\"messages\":[{\"role\":\"system\",\"content\":\"" TOLD "\"},{\"role\":\"user\",\"content\":\"a\"}]" TAIL);
+    check(PLAIN, "{\"messages\":[{\"role\":\"system\",\"content\":\"s\\\"\"},{\"role\":\"user\",\"content\":\"a\"}],"
+                 "\"tools\":[" F "]}",
+          "{\"messages\":[{\"role\":\"system\",\"content\":\"s\\\"\\n\\n" TOLD "\"},{\"role\":\"user\",\""
+          "content\":\"a\"}]"
+          TAIL);
+    check(PLAIN, "{\"messages\":[{\"role\":\"developer\",\"content\":\"\"}],\"tools\":[" F "]}",
+          "{\"messages\":[{\"role\":\"system\",\"content\":\"" TOLD "\"}]" TAIL);
+    check(PLAIN, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[]}",
+          "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]" TAIL);
+    /* TC1: arguments that are no JSON object stay what they are. */
+    check(PLAIN, "{\"messages\":[{\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":"
+          "\"{\\\"a\\\": 1}\"}},"
+                 "{\"function\":{\"name\":\"g\",\"arguments\":\"{\\\"a\"}}],\"role\":\"assistant\",\""
+                 "content\":\"so\",\"id\":\"m\"},"
+                 "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"4\\\"\"}]}",
+          "{\"messages\":[{\"role\":\"assistant\",\"id\":\"m\",\"content\":\"so\\n<tool_call>\\n{\\\"name\\"
+          "\": \\\"f\\\", "
+          "\\\"arguments\\\": {\\\"a\\\": 1}}\\n</tool_call>\\n<tool_call>\\n{\\\"name\\\": \\\"g\\\", \\\""
+          "arguments\\\": "
+          "\\\"{\\\\\\\"a\\\"}\\n</tool_call>\"},{\"role\":\"user\",\"tool_call_id\":\"1\",\"content\":\""
+          "<tool_response>\\n4\\\"\\n"
+          "</tool_response>\"}]" TAIL);
+    check_error(PLAIN, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", ST_ARGUMENT,
+                "messages[0].tool_calls");
+    check_error(PLAIN, "{\"messages\":[{\"role\":\"tool\"}]}", ST_ARGUMENT, "messages[0].content");
+}
+
+/* The same where content is a list of parts. */
+static void test_told_in_parts(void **state)
+{
+    (void)state;
+    check("TYPED", "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"tool\",\"content\":"
+          "[]}],\"tools\":[" F "]}",
+          "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"s\"},{\"type\":\""
+          "text\",\"text\":\""
+          TOLD "\"}]},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<tool_response>\\n\"},"
+          "{\"type\":\"text\","
+          "\"text\":\"\\n</tool_response>\"}]}]" TAIL);
+    check("TYPED", "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":"
+          "{\"name\":\"f\"}}]}],"
+                   "\"tools\":[" F "]}",
+          "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"" TOLD "\"}]},{\""
+          "role\":\"assistant\","
+          "\"content\":[{\"type\":\"text\",\"text\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\""
+          "arguments\\\": {}}\\n</tool_call>"
+          "\"}]}]" TAIL);
+}
+
 static void test_kwargs(void **state)
 {
     (void)state;
@@ -237,7 +300,8 @@ static void test_kwargs(void **state)
           "\"chat_template_kwargs\":{\"enable_thinking\":false,\"add_generation_prompt\":false}}",
           "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}],"
           "\"enable_thinking\":false,\"add_generation_prompt\":false}");
-    check_error(PLAIN, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}],\"chat_template_kwargs\":{\"messages\":1}}",
+    check_error(PLAIN, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}],\"chat_template_kwargs\":{\""
+           "messages\":1}}",
                 ST_ARGUMENT, "chat_template_kwargs");
     check_error(PLAIN, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}],\"chat_template_kwargs\":[]}", ST_ARGUMENT,
                 "chat_template_kwargs");
@@ -263,7 +327,7 @@ static void test_errors(void **state)
                 "messages[0].tool_calls");
     check_error(PLAIN "tools", "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}],\"tools\":[{\"type\":\"x\"}]}",
                 ST_UNSUPPORTED, "tools[0]");
-    check_error(PLAIN,
+    check_error(PLAIN "tool",
                 "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}],\"tools\":[{\"type\":\"function\","
                 "\"function\":{\"name\":\"f\"}}]}",
                 ST_UNSUPPORTED, "tools");
@@ -302,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_cut),      cmocka_unit_test(test_cut_prefixes), cmocka_unit_test(test_unescape),
         cmocka_unit_test(test_bytes_survive), cmocka_unit_test(test_content), cmocka_unit_test(test_roles),
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_kwargs),      cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_told),      cmocka_unit_test(test_told_in_parts),
         cmocka_unit_test(test_prompt),   cmocka_unit_test(test_a_reply_sent_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

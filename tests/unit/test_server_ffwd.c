@@ -40,7 +40,7 @@ static void test_fields_reach_the_engine(void **state)
     assert_true(!last_request.prompt_logprobs && !last_request.prompt_only);
     expect(post(&l, COMPLETIONS, "{\"prompt\":\"hi\"}"), 200, NULL);
     assert_true(last_request.priority == 0 && last_request.deadline_ms == 0 && last_request.salt_n == 0);
-    expect(chat(&l, "hi", ",\"ffwd\":{\"trace\":true}"), 400, "\"param\":\"ffwd.trace\"");
+    expect(chat(&l, "hi", ",\"ffwd\":{\"traces\":true}"), 400, "\"param\":\"ffwd.traces\"");
     stop(&l);
 }
 
@@ -117,14 +117,32 @@ static void test_usage(void **state)
     expect(s, 200,
            "\"prompt_tokens_details\":{\"cached_tokens\":2},\"ffwd\":{\"sampled\":15,\"steps\":3,\"head_positions\":4,"
            "\"replayed_ids\":0,\"relaxed\":[],\"by_source\":{\"grammar\":{},\"grammar_likely\":{},\"template\":{},"
-           "\"echo\":{},\"ngram\":{},\"draft\":{}},\"cache_miss\":{\"at\":2,\"cause\":\"text differs\"},\"preemptions\":1,"
+           "\"echo\":{},\"ngram\":{},\"draft\":{}},\"disarmed\":false,\"cache_miss\":{\"at\":2,\"cause\":\"text differs\"},"
+           "\"preemptions\":1,"
            "\"seed\":5,\"queue_s\":0.250000,\"prefill_s\":0.500000,\"decode_s\":1.000000,\"seconds\":{\"queue\":0.250000,"
-           "\"prefill\":0.500000,\"decode\":1.000000,\"grammar\":0}}}}");
+           "\"prefill\":0.500000,\"decode\":1.000000,\"grammar\":0.000000}}}}");
     static const char plan[] = "\"plan\":{\"prefix_cache\":{\"match\":{\"on\":true,\"why\":null},\"publish\":{\"on\":false,"
-                               "\"why\":\"it is \\\"so\\\"\"}}}}}";
+                               "\"why\":\"it is \\\"so\\\"\"}},\"sources\":{\"grammar\":{\"on\":false,\"why\":null},"
+                               "\"grammar_likely\":{\"on\":false,\"why\":null},\"template\":{\"on\":false,\"why\":null},"
+                               "\"echo\":{\"on\":true,\"why\":null},\"ngram\":{\"on\":false,\"why\":null},\"draft\":"
+                               "{\"on\":false,\"why\":\"there is none\"}},\"skip_head\":{\"on\":false,\"why\":"
+                               "\"log-probabilities\"}}}}}";
     expect(chat(&l, "hi", ",\"ffwd\":{\"plan\":true}"), 200, plan);
     expect(chat(&l, "hi", ",\"ffwd\":{\"plan\":true},\"stream\":true,\"stream_options\":{\"include_usage\":true}"), 200,
            plan);
+    static const char filled[] =
+        "\"by_source\":{\"grammar\":{\"proposed\":8,\"accepted\":8,\"rejected\":0,\"asserted\":8},"
+        "\"grammar_likely\":{},\"template\":{},\"echo\":{\"proposed\":5,\"accepted\":3,\"rejected\":2,\"asserted\":0},"
+        "\"ngram\":{},\"draft\":{}},\"disarmed\":false,";
+    expect(chat(&l, "filled", ""), 200, filled);
+    expect(chat(&l, "filled", ""), 200, "\"grammar\":0.125000}");
+    expect(chat(&l, "filled", ",\"n\":2"), 200,
+           "\"grammar\":{\"proposed\":16,\"accepted\":16,\"rejected\":0,\"asserted\":16}");
+    expect(chat(&l, "filled", ",\"n\":2"), 200, "\"disarmed\":true,");
+    /* Nothing is computed, and the plan says so of each part. */
+    s = post(&l, COMPLETIONS, "{\"prompt\":\"hi\",\"echo\":true,\"max_tokens\":0,\"ffwd\":{\"plan\":true}}");
+    assert_null(strstr(s, "\"on\":true"));
+    expect(s, 200, "\"skip_head\":{\"on\":false,\"why\":\"nothing had to be computed\"}");
     stop(&l);
 }
 
@@ -304,6 +322,11 @@ static void test_metrics(void **state)
         "\n# TYPE ffwd:step_time_seconds histogram\nffwd:step_time_seconds_bucket{le=\"0.001000\"} 3\n"
         "ffwd:step_time_seconds_bucket{le=\"0.500000\"} 7\nffwd:step_time_seconds_bucket{le=\"+Inf\"} 12\n"
         "ffwd:step_time_seconds_sum 9.500000\nffwd:step_time_seconds_count 12\n",
+        "\n# TYPE ffwd:source_proposed_tokens_total counter\nffwd:source_proposed_tokens_total{source=\"grammar\"} 31\n",
+        "\nffwd:source_accepted_tokens_total{source=\"grammar\"} 32\nffwd:source_accepted_tokens_total{source="
+        "\"grammar_likely\"} 0\n",
+        "\nffwd:source_rejected_tokens_total{source=\"draft\"} 43\n",
+        "\nffwd:source_asserted_tokens_total{source=\"draft\"} 44\n",
         "\nffwd:build_info{version=\"1.2.3\",isa=\"avx9\"} 1\n",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

@@ -157,16 +157,25 @@ static void test_extra_fields(void **state)
     struct reply_job job;
     struct err e = {0};
     assert_int_equal(parse("{\"priority\":-100,\"deadline_ms\":86400000,\"cache_salt\":\"a\\u0000b\",\"prompt_cache_key\":"
-                           "\"key\",\"ffwd\":{\"plan\":true,\"session\":\"s-1\"}}",
+                           "\"key\",\"ffwd\":{\"plan\":true,\"session\":\"s-1\",\"trace\":true,\"fill\":\"strict\","
+                           "\"sources\":[\"grammar\",\"echo\"]}}",
                            true, &job, &e),
                      ST_OK);
-    assert_true(job.priority == -100 && job.deadline_ms == 86400000 && job.plan);
+    assert_true(job.priority == -100 && job.deadline_ms == 86400000 && job.plan && job.trace);
+    assert_int_equal(job.fill, FILL_STRICT);
+    assert_int_equal(job.sources_off,
+                     1u << SOURCE_LIKELY | 1u << SOURCE_TEMPLATE | 1u << SOURCE_NGRAM | 1u << SOURCE_DRAFT);
     assert_true(job.salt.n == 3 && memcmp(job.salt.s, "a\0b", 3) == 0);
     assert_true(same(job.cache_key, "key") && same(job.session, "s-1"));
     assert_true(job.lookups_n == 2 && same(job.lookups[0], "s-1") && same(job.lookups[1], "key"));
     server_job_release(&job);
-    assert_int_equal(parse("{\"priority\":null,\"prompt_cache_key\":\"\",\"ffwd\":{}}", false, &job, &e), ST_OK);
+    assert_int_equal(parse("{\"priority\":null,\"prompt_cache_key\":\"\",\"ffwd\":{\"fill\":null}}", false, &job, &e),
+                     ST_OK);
     assert_true(job.priority == 0 && job.deadline_ms == 0 && !job.salt.n && !job.plan && !job.lookups_n);
+    assert_true(job.fill == FILL_LOSSLESS && !job.sources_off && !job.trace);
+    server_job_release(&job);
+    assert_int_equal(parse("{\"ffwd\":{\"fill\":\"off\",\"sources\":[]}}", false, &job, &e), ST_OK);
+    assert_true(job.fill == FILL_OFF && job.sources_off == (1u << SOURCE_KINDS) - 1);
     server_job_release(&job);
     assert_int_equal(parse("{\"echo\":true,\"max_tokens\":0}", false, &job, &e), ST_OK);
     assert_true(job.echo && job.nothing && job.max_tokens == 0);
@@ -284,12 +293,12 @@ static void test_refused(void **state)
         {"{\"stream_options\":{\"include_usage\":true}}", "stream_options", ST_ARGUMENT},
         {"{\"stream\":true,\"stream_options\":{\"include_usage\":1}}", "stream_options.include_usage", ST_ARGUMENT},
         {"{\"presence_penalty\":\"x\"}", "presence_penalty", ST_ARGUMENT},
-        {"{\"guided_json\":{}}", "guided_json", ST_UNSUPPORTED},
         {"{\"stop_token_ids\":[2]}", "stop_token_ids", ST_UNSUPPORTED},
         {"{\"bad_words\":[\"a\"]}", "bad_words", ST_UNSUPPORTED},
         {"{\"allowed_token_ids\":[]}", "allowed_token_ids", ST_UNSUPPORTED},
-        {"{\"regex\":\"a+\"}", "regex", ST_UNSUPPORTED},
-        {"{\"ebnf\":\"root ::= x\"}", "ebnf", ST_UNSUPPORTED},
+        {"{\"structural_tag\":{}}", "structural_tag", ST_UNSUPPORTED},
+        {"{\"grammar_lazy\":true}", "grammar_lazy", ST_UNSUPPORTED},
+        {"{\"guided_whitespace_pattern\":\" \"}", "guided_whitespace_pattern", ST_UNSUPPORTED},
         {"{\"repeat_penalty\":\"x\"}", "repeat_penalty", ST_ARGUMENT},
         {"{\"use_beam_search\":true}", "use_beam_search", ST_UNSUPPORTED},
         {"{\"priority\":101}", "priority", ST_ARGUMENT},
@@ -302,21 +311,22 @@ static void test_refused(void **state)
         {"{\"prompt_cache_key\":[]}", "prompt_cache_key", ST_ARGUMENT},
         {"{\"ffwd\":1}", "ffwd", ST_ARGUMENT},
         {"{\"ffwd\":{\"plan\":1}}", "ffwd.plan", ST_ARGUMENT},
-        {"{\"ffwd\":{\"plan\":true,\"trace\":true}}", "ffwd.trace", ST_ARGUMENT},
+        {"{\"ffwd\":{\"plan\":true,\"trace\":1}}", "ffwd.trace", ST_ARGUMENT},
+        {"{\"ffwd\":{\"plan\":true,\"colour\":true}}", "ffwd.colour", ST_ARGUMENT},
+        {"{\"ffwd\":{\"fill\":true}}", "ffwd.fill", ST_ARGUMENT},
+        {"{\"ffwd\":{\"fill\":\"lossy\"}}", "ffwd.fill", ST_ARGUMENT},
+        {"{\"ffwd\":{\"sources\":\"echo\"}}", "ffwd.sources", ST_ARGUMENT},
+        {"{\"ffwd\":{\"sources\":[\"echo\",5]}}", "ffwd.sources", ST_ARGUMENT},
+        {"{\"ffwd\":{\"sources\":[\"echo\",\"oracle\"]}}", "ffwd.sources", ST_ARGUMENT},
         {"{\"ffwd\":{\"session\":\"\"}}", "ffwd.session", ST_ARGUMENT},
     };
     for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
         check_refused(both[i].body, true, both[i].code, both[i].field);
         check_refused(both[i].body, false, both[i].code, both[i].field);
     }
-    check_refused("{\"response_format\":{\"type\":\"json_object\"}}", true, ST_UNSUPPORTED, "response_format");
-    check_refused("{\"response_format\":{}}", true, ST_ARGUMENT, "response_format.type");
-    check_refused("{\"response_format\":\"text\"}", true, ST_ARGUMENT, "response_format");
-    check_refused("{\"tool_choice\":\"required\"}", true, ST_UNSUPPORTED, "tool_choice");
-    check_refused("{\"tool_choice\":{\"type\":\"function\"}}", true, ST_UNSUPPORTED, "tool_choice");
+    check_refused("{\"tool_choice\":\"required\"}", true, ST_ARGUMENT, "tool_choice");
     check_refused("{\"tools\":{}}", true, ST_ARGUMENT, "tools");
-    check_refused("{\"tools\":[1],\"parallel_tool_calls\":false}", true, ST_UNSUPPORTED, "parallel_tool_calls");
-    check_refused("{\"tools\":[{\"function\":{\"strict\":true}}]}", true, ST_UNSUPPORTED, "tools[0].function.strict");
+    check_refused("{\"tools\":[{\"function\":{\"strict\":1}}]}", true, ST_ARGUMENT, "tools[0].function.strict");
     check_refused("{\"top_logprobs\":1}", true, ST_ARGUMENT, "top_logprobs");
     check_refused("{\"logprobs\":true,\"top_logprobs\":21}", true, ST_ARGUMENT, "top_logprobs");
     check_refused("{\"verbosity\":\"low\"}", true, ST_UNSUPPORTED, "verbosity");

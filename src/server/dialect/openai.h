@@ -15,6 +15,7 @@
 
 #include <jansson.h>
 
+#include "server/constrain.h"
 #include "server/reply.h"
 
 /* handlers */
@@ -55,15 +56,36 @@ MUST_CHECK enum status openai_parse_extra(const json_t *root, struct reply_job *
 /* Adds the ids in `messages` to the names that are looked up, the latest message's first. */
 void openai_name_messages(const json_t *root, struct reply_job *job);
 
+/* tools, tool_choice and parallel_tool_calls (openai_tools.c). Bit i of a set is tool i. */
+struct openai_tools {
+    uint32_t n;    /* tools that the model is shown */
+    bool hidden;   /* tool_choice "none" */
+    bool parallel; /* more than one call is wanted */
+    bool some;     /* only those in `allowed` may be called */
+    enum format_choice choice;
+    uint32_t named; /* FORMAT_NAMED: its index */
+    uint8_t strict[LIMIT_TOOLS / 8], allowed[LIMIT_TOOLS / 8];
+};
+MUST_CHECK enum status openai_parse_tools(const json_t *root, struct openai_tools *out, struct err *e);
+
+/* Makes the job's grammar, tools and the rest out of them; chat has checked their shape, and server_recognise() was
+ * called. `body` is what root was parsed from. */
+MUST_CHECK enum status openai_constrain_calls(const struct server *srv, const json_t *root, struct text_view body,
+                                              const struct openai_tools *tools, struct reply_job *job, struct err *e);
+
+/* What the reply has to look like (openai_constraint.c); *out points into root and body, which root was parsed from. */
+MUST_CHECK enum status openai_parse_constraint(const json_t *root, struct text_view body, struct server_constraint *out,
+                                               struct err *e);
+
 struct openai_chat_request {
-    bool hide_tools; /* tool_choice "none" */
+    struct openai_tools tools;
 };
 
-/* Everything but messages and tools, which chat reads from the body itself. */
+/* Everything but messages and the constraint; of tools what the reply may do with them. */
 MUST_CHECK enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct openai_chat_request *out,
                                       struct err *e);
 
-/* Everything but the prompt. */
+/* Everything but the prompt and the constraint. */
 MUST_CHECK enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
 
 /* ---- replies ---- */

@@ -27,23 +27,6 @@ static bool is_string(const json_t *v, const char *s)
     return json_is_string(v) && json_string_length(v) == strlen(s) && strcmp(json_string_value(v), s) == 0;
 }
 
-static enum status parse_format(const json_t *root, struct err *e)
-{
-    const json_t *v = http_get(root, "response_format");
-    if (!v)
-        return ST_OK;
-    if (!json_is_object(v))
-        return http_wrong_type(v, "response_format", "an object", e);
-    const json_t *type = json_object_get(v, "type");
-    if (!json_is_string(type))
-        return http_wrong_type(type, "response_format.type", "a string", e);
-    if (!is_string(type, "text"))
-        return err_set(e, ST_UNSUPPORTED, "response_format",
-                       "response_format.type '%.40s' is not supported by this version, only 'text'",
-                       json_string_value(type));
-    return ST_OK;
-}
-
 static enum status parse_modalities(const json_t *root, struct err *e)
 {
     const json_t *v = http_get(root, "modalities");
@@ -54,34 +37,6 @@ static enum status parse_modalities(const json_t *root, struct err *e)
     for (size_t i = 0; i < json_array_size(v); i++)
         if (!is_string(json_array_get(v, i), "text"))
             return err_set(e, ST_UNSUPPORTED, "modalities", "the only modality this model has is 'text'");
-    return ST_OK;
-}
-
-/* Tools are shown to the model; a call cannot be forced or forbidden yet, so asking for that is refused. */
-static enum status parse_tools(const json_t *root, struct openai_chat_request *out, struct err *e)
-{
-    const json_t *tools = http_get(root, "tools"), *choice = http_get(root, "tool_choice");
-    bool parallel = true;
-    TRY(http_get_bool(root, "parallel_tool_calls", &parallel, e));
-    if (tools && !json_is_array(tools))
-        return http_wrong_type(tools, "tools", "an array", e);
-    if (choice && !json_is_string(choice) && !json_is_object(choice))
-        return http_wrong_type(choice, "tool_choice", "a string or an object", e);
-    out->hide_tools = is_string(choice, "none");
-    if (choice && !out->hide_tools && !is_string(choice, "auto"))
-        return err_set(e, ST_UNSUPPORTED, "tool_choice",
-                       "tool_choice must be 'none' or 'auto'; this version cannot force a call");
-    if (!parallel && !out->hide_tools && tools && json_array_size(tools))
-        return err_set(e, ST_UNSUPPORTED, "parallel_tool_calls",
-                       "parallel_tool_calls must be true; this version cannot limit the number of calls");
-    for (size_t i = 0; tools && !out->hide_tools && i < json_array_size(tools); i++) {
-        const json_t *function = json_object_get(json_array_get(tools, i), "function");
-        if (json_is_true(json_object_get(function, "strict"))) {
-            char field[ERR_FIELD];
-            snprintf(field, sizeof field, "tools[%zu].function.strict", i);
-            return err_set(e, ST_UNSUPPORTED, field, "%s cannot be enforced by this version", field);
-        }
-    }
     return ST_OK;
 }
 
@@ -102,26 +57,42 @@ enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct 
     *out = (struct openai_chat_request){0};
     TRY(openai_parse_common(root, job, e));
     TRY(openai_refuse_fields(root, refused, e));
-    TRY(parse_format(root, e));
     TRY(parse_modalities(root, e));
-    TRY(parse_tools(root, out, e));
+    TRY(openai_parse_tools(root, &out->tools, e));
     return parse_logprobs(root, job, e);
+}
+
+/* A reply is of one shape or calls tools: not both in this version. */
+static enum status check_both(const struct openai_tools *tools, const struct server_constraint *c, struct err *e)
+{
+    if (tools->n && c->field)
+        return err_set(e, ST_UNSUPPORTED, c->field, "%s cannot be combined with tools by this version; send it without "
+                       "tools, or with tool_choice 'none'", c->field);
+    return ST_OK;
 }
 
 static enum status prepare(struct http_call *call, struct reply_job *job, struct err *e)
 {
     const struct server *srv = call->app;
+    const struct text_view body = {call->body.data, call->body.len};
     struct openai_chat_request rq;
+    struct server_constraint c;
+    job->fill = srv->fill;
     TRY(openai_parse_chat(job->root, job, &rq, e));
+    TRY(openai_parse_constraint(job->root, body, &c, e));
+    TRY(check_both(&rq.tools, &c, e));
     if (!srv->chat)
         return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat; use /v1/completions");
     struct reply_prompt *p = &job->prompts[0];
-    const struct chat_options o = {.hide_tools = rq.hide_tools, .max_bytes = srv->prompt_bytes};
-    TRY(chat_prompt(srv->chat, call->body.data, call->body.len, &o, &p->ids, &p->n, e));
+    const struct chat_options o = {.hide_tools = rq.tools.hidden, .max_bytes = srv->prompt_bytes};
+    TRY(chat_prompt(srv->chat, body.data, body.n, &o, &p->ids, &p->n, e));
     p->from_tok = true;
     job->prompts_n = 1;
     openai_name_messages(job->root, job);
-    return ST_OK;
+    server_recognise(srv, rq.tools.n != 0, job);
+    if (rq.tools.n)
+        TRY(openai_constrain_calls(srv, job->root, body, &rq.tools, job, e));
+    return c.field ? server_constrain(srv, &c, job, e) : ST_OK;
 }
 
 void openai_chat(struct http_call *call)

@@ -14,7 +14,6 @@
 
 static const struct openai_refused refused[] = {
     {"suffix", NEUTRAL_EMPTY},
-    {"response_format", NEUTRAL_NULL},
     {NULL, NEUTRAL_NULL},
 };
 
@@ -130,21 +129,28 @@ static enum status echo_prompts(const struct server *srv, const json_t *root, st
     return ST_OK;
 }
 
-void openai_completions(struct http_call *call)
+static enum status prepare(struct http_call *call, struct reply_job *job, struct err *e)
 {
     const struct server *srv = call->app;
+    struct server_constraint c;
+    job->fill = srv->fill;
+    TRY(openai_parse_completions(job->root, job, e));
+    TRY(openai_parse_constraint(job->root, (struct text_view){call->body.data, call->body.len}, &c, e));
+    TRY(parse_prompt(srv, job->root, job, e));
+    if (job->echo)
+        TRY(echo_prompts(srv, job->root, job, e));
+    return c.field ? server_constrain(srv, &c, job, e) : ST_OK;
+}
+
+void openai_completions(struct http_call *call)
+{
     struct reply_job job;
     struct err e;
     server_job_init(&job);
     job.root = openai_body(call);
     if (!job.root)
         return;
-    enum status st = openai_parse_completions(job.root, &job, &e);
-    if (st == ST_OK)
-        st = parse_prompt(srv, job.root, &job, &e);
-    if (st == ST_OK && job.echo)
-        st = echo_prompts(srv, job.root, &job, &e);
-    if (st == ST_OK)
+    if (prepare(call, &job, &e) == ST_OK)
         server_reply_run(call, &job, &openai_completions_ops);
     else
         openai_refuse(call, 0, openai_length_code(&e, "prompt"), &e);

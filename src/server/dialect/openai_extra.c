@@ -24,8 +24,50 @@ static enum status parse_name(const json_t *o, const char *key, const char *show
     return ST_OK;
 }
 
+static enum status parse_fill(const json_t *o, struct reply_job *job, struct err *e)
+{
+    static const char *const modes[] = {[FILL_LOSSLESS] = "lossless", [FILL_OFF] = "off", [FILL_STRICT] = "strict"};
+    const json_t *v = http_get(o, "fill");
+    if (!v)
+        return ST_OK;
+    if (!json_is_string(v))
+        return http_wrong_type(v, "ffwd.fill", "a string", e);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (json_string_length(v) == strlen(modes[i]) && strcmp(json_string_value(v), modes[i]) == 0) {
+            job->fill = (enum fill_mode)i;
+            return ST_OK;
+        }
+    return err_set(e, ST_ARGUMENT, "ffwd.fill", "ffwd.fill must be 'off', 'lossless' or 'strict', not '%.40s'",
+                   json_string_value(v));
+}
+
+/* Those in the list may be used, the others may not. */
+static enum status parse_sources(const json_t *o, struct reply_job *job, struct err *e)
+{
+    static const char field[] = "ffwd.sources";
+    const json_t *v = http_get(o, "sources");
+    uint32_t on = 0;
+    if (!v)
+        return ST_OK;
+    if (!json_is_array(v))
+        return http_wrong_type(v, field, "an array of strings", e);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *one = json_array_get(v, i);
+        if (!json_is_string(one))
+            return http_wrong_type(one, field, "an array of strings", e);
+        enum source_kind k = source_find(json_string_value(one), json_string_length(one));
+        if (k == SOURCE_KINDS)
+            return err_set(e, ST_ARGUMENT, field, "there is no source '%.40s'; they are grammar, grammar_likely, template, "
+                           "echo, ngram and draft", json_string_value(one));
+        on |= 1u << k;
+    }
+    job->sources_off = ~on & ((1u << SOURCE_KINDS) - 1);
+    return ST_OK;
+}
+
 static enum status parse_object(const json_t *root, struct reply_job *job, struct err *e)
 {
+    static const char *const known[] = {"fill", "sources", "plan", "trace", "session"};
     const json_t *o = http_get(root, "ffwd"), *v;
     const char *key;
     if (!o)
@@ -34,13 +76,21 @@ static enum status parse_object(const json_t *root, struct reply_job *job, struc
         return http_wrong_type(o, "ffwd", "an object", e);
     json_object_foreach((json_t *)o, key, v) {
         char field[ERR_FIELD];
-        if (strcmp(key, "plan") == 0 || strcmp(key, "session") == 0)
+        size_t i = 0;
+        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
+            i++;
+        if (i < sizeof known / sizeof *known)
             continue;
         snprintf(field, sizeof field, "ffwd.%s", key);
-        return err_set(e, ST_ARGUMENT, field, "ffwd has no member '%.60s'; it knows plan and session", key);
+        return err_set(e, ST_ARGUMENT, field,
+                       "ffwd has no member '%.60s'; it knows fill, sources, plan, trace and session", key);
     }
+    TRY(parse_fill(o, job, e));
+    TRY(parse_sources(o, job, e));
     if (http_get_bool(o, "plan", &job->plan, e) != ST_OK)
         return http_wrong_type(http_get(o, "plan"), "ffwd.plan", "a boolean", e);
+    if (http_get_bool(o, "trace", &job->trace, e) != ST_OK)
+        return http_wrong_type(http_get(o, "trace"), "ffwd.trace", "a boolean", e);
     return parse_name(o, "session", "ffwd.session", 1, LIMIT_REPLAY_NAME, &job->session, e);
 }
 

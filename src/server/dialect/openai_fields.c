@@ -41,22 +41,16 @@ enum status openai_refuse_fields(const json_t *root, const struct openai_refused
 }
 
 static const struct openai_refused refused[] = {
-    /* extensions of other servers that constrain the reply */
+    /* extensions of other servers that constrain the reply in ways openai_constraint.c does not know */
     {"allowed_token_ids", NEUTRAL_NULL},
     {"bad_words", NEUTRAL_EMPTY},
-    {"ebnf", NEUTRAL_NULL},
-    {"grammar", NEUTRAL_EMPTY},
-    {"json_schema", NEUTRAL_EMPTY},
-    {"guided_json", NEUTRAL_NULL},
-    {"guided_regex", NEUTRAL_NULL},
-    {"guided_choice", NEUTRAL_NULL},
-    {"guided_grammar", NEUTRAL_NULL},
+    {"grammar_lazy", NEUTRAL_FALSE},
+    {"grammar_triggers", NEUTRAL_EMPTY},
+    {"guided_whitespace_pattern", NEUTRAL_NULL},
     {"logits_processors", NEUTRAL_EMPTY},
-    {"regex", NEUTRAL_NULL},
     {"stop_regex", NEUTRAL_EMPTY},
     {"stop_token_ids", NEUTRAL_EMPTY},
     {"structural_tag", NEUTRAL_NULL},
-    {"structured_outputs", NEUTRAL_NULL},
     /* and those that choose its tokens in another way, or would show in it */
     {"include_stop_str_in_output", NEUTRAL_FALSE},
     {"length_penalty", NEUTRAL_ONE},

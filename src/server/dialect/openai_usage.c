@@ -1,20 +1,33 @@
 /*
  * openai_usage: what a reply cost, and why.
  *
- * The API's own counts, and under `ffwd` the rest: how many tokens a sampler chose, how many ids came from earlier turns,
- * where a prompt left what is cached. queue_s, prefill_s and decode_s stay beside `seconds` for those who read them.
+ * The API's own counts, and under `ffwd` the rest: how many tokens a sampler chose and how many each source had, how
+ * many ids came from earlier turns, where a prompt left what is cached, which keywords of tools' schemas are not enforced.
+ * queue_s, prefill_s and decode_s stay beside `seconds` for those who read them.
  */
 #include "server/dialect/openai.h"
 #include "server/http/json_out.h"
 
 struct sums {
     uint64_t prompt, cached, completion, sampled, steps, heads, replayed, preemptions;
-    double queue, prefill, decode;
+    struct source_counts by_source[SOURCE_KINDS];
+    bool disarmed;
+    double queue, prefill, decode, grammar;
 };
 
 static double larger(double a, double b)
 {
     return a > b ? a : b;
+}
+
+static void add_sources(struct source_counts *to, const struct source_counts *from)
+{
+    for (int k = 0; k < SOURCE_KINDS; k++) {
+        to[k].proposed += from[k].proposed;
+        to[k].accepted += from[k].accepted;
+        to[k].rejected += from[k].rejected;
+        to[k].asserted += from[k].asserted;
+    }
 }
 
 /* A prompt counts once, whatever the number of its choices; times are those of the slowest part. */
@@ -33,9 +46,12 @@ static struct sums add_up(const struct reply *r)
         s.steps += u->steps;
         s.heads += u->head_positions;
         s.preemptions += u->preemptions;
+        s.disarmed = s.disarmed || u->disarmed;
+        add_sources(s.by_source, u->by_source);
         s.queue = larger(s.queue, u->queue_s);
         s.prefill = larger(s.prefill, u->prefill_s);
         s.decode = larger(s.decode, u->decode_s);
+        s.grammar = larger(s.grammar, u->grammar_s);
     }
     return s;
 }
@@ -79,12 +95,31 @@ static void add_plan(struct buf *out, const struct plan *p)
     add_feature(out, "match", &p->match);
     buf_adds(out, ",");
     add_feature(out, "publish", &p->publish);
-    buf_adds(out, "}}");
+    buf_adds(out, "},\"sources\":{");
+    for (int k = 0; k < SOURCE_KINDS; k++) {
+        buf_adds(out, k ? "," : "");
+        add_feature(out, source_name((enum source_kind)k), &p->source[k]);
+    }
+    buf_adds(out, "},");
+    add_feature(out, "skip_head", &p->skip_head);
+    buf_adds(out, "}");
 }
 
-/* Nothing proposes tokens in this version, and nothing is relaxed: every token was chosen by a sampler. */
-static const char sources[] = "\"relaxed\":[],\"by_source\":{\"grammar\":{},\"grammar_likely\":{},\"template\":{},"
-                              "\"echo\":{},\"ngram\":{},\"draft\":{}},";
+/* A source that had nothing to say is an empty object. */
+static void add_by_source(struct buf *out, const struct source_counts *counts)
+{
+    buf_adds(out, "\"by_source\":{");
+    for (int k = 0; k < SOURCE_KINDS; k++) {
+        const struct source_counts *c = &counts[k];
+        buf_addf(out, "%s\"%s\":{", k ? "," : "", source_name((enum source_kind)k));
+        if (c->proposed || c->accepted)
+            buf_addf(out, "\"proposed\":%llu,\"accepted\":%llu,\"rejected\":%llu,\"asserted\":%llu",
+                     (unsigned long long)c->proposed, (unsigned long long)c->accepted, (unsigned long long)c->rejected,
+                     (unsigned long long)c->asserted);
+        buf_adds(out, "}");
+    }
+    buf_adds(out, "},");
+}
 
 void openai_usage(const struct reply *r, struct buf *out)
 {
@@ -99,14 +134,18 @@ void openai_usage(const struct reply *r, struct buf *out)
     add_count(out, "steps", s.steps);
     add_count(out, "head_positions", s.heads);
     add_count(out, "replayed_ids", s.replayed);
-    buf_adds(out, sources);
+    buf_addf(out, "\"relaxed\":%s,", r->job.relaxed ? r->job.relaxed : "[]");
+    add_by_source(out, s.by_source);
+    buf_addf(out, "\"disarmed\":%s,", s.disarmed ? "true" : "false");
     add_miss(out, &first->usage);
     add_count(out, "preemptions", s.preemptions);
     buf_addf(out, "\"seed\":%lld,", (long long)r->job.sampling.seed); /* as it can be sent back */
     add_times(out, &s, "_s");
     buf_adds(out, ",\"seconds\":{");
     add_times(out, &s, "");
-    buf_adds(out, ",\"grammar\":0}");
+    buf_adds(out, ",\"grammar\":");
+    http_json_fixed(out, s.grammar);
+    buf_adds(out, "}");
     if (r->job.plan)
         add_plan(out, &first->plan);
     buf_adds(out, "}}");
