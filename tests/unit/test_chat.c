@@ -220,7 +220,7 @@ static void test_arguments(void **state)
 static void test_a_reply_sent_back(void **state)
 {
     (void)state;
-    check(PLAIN,
+    check(PLAIN "tools",
           "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"a\\u00e9\\n\\u0000\",\"tool_calls\":"
           "[{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}],\"refusal\":null,"
           "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,\"tool_calls\":null}]}",
