@@ -1,11 +1,13 @@
 /*
- * chat: from a conversation to the ids of a prompt.
+ * chat: from a conversation to the ids of a prompt, and from a reply's text to what it consists of.
  *
  * A `chat` is a model's chat template together with what was found out about it once: which shape of message content it
  * reads, whether it knows the developer role, whether it shows tools. A request comes as the JSON object a client sent;
  * of its members chat reads `messages`, `tools` and `chat_template_kwargs` and nothing else. Their bytes are cut out of
  * the request and handed on as they are, so 64-bit integers, 0.1 and \u0000 reach the template unharmed; what is
  * normalised is listed at chat_variables().
+ *
+ * An `assembly` goes the other way: from the text of a reply to reasoning, content and tool calls.
  *
  * Knows no protocol: a dialect that spells conversations differently translates them to this shape first.
  * Threads: immutable once made, usable from any number of threads.
@@ -19,6 +21,7 @@
 
 #include "base/base.h"
 #include "chat/cut.h" /* part of this interface: whoever else reads a request's own bytes cuts them the same way */
+#include "format/format.h"
 #include "text/text.h"
 
 struct chat;
@@ -79,5 +82,54 @@ void chat_replay_match(const struct tok *t, const struct chat_record *record, co
  * Its bytes are those of fresh[n]. */
 size_t chat_replay_apply(const struct chat_record *record, const struct chat_replay *at, const tok_id *fresh, size_t n,
                          tok_id *ids, bool *generated);
+
+/* ---- replies (assemble.c) ---- */
+
+/* What a reply consists of, in the order in which a client is told. */
+enum chat_piece_kind {
+    CHAT_CONTENT,
+    CHAT_REASONING,
+    CHAT_CALL,       /* a call begins: text is the tool's name */
+    CHAT_ARGUMENTS,  /* more of its arguments, all together the text of a JSON object */
+    CHAT_CALL_END,   /* it is complete */
+    CHAT_CALL_BROKEN /* it began, but is no call after all; see take_back */
+};
+
+struct chat_piece {
+    enum chat_piece_kind kind;
+    const char *text; /* [n] whole characters, valid during the call of the sink */
+    size_t n;
+    uint32_t call; /* of calls: its number, from 0 */
+};
+
+typedef void chat_sink(void *user, const struct chat_piece *piece);
+
+struct chat_assembly_config {
+    const struct tok *tok;
+    struct recogniser_config recognise; /* what it points to outlives the assembly */
+    bool take_back; /* nobody has seen a call before its end: of one that breaks, what the model wrote follows as content,
+                       and the next call gets its number. Otherwise what was told stands */
+    bool one_call;  /* all calls behind the first are content, as the model wrote them */
+    size_t most;    /* bytes of one call that are kept for either */
+};
+
+/* Whether the text that an assembly is fed has to contain control tokens by their spelling. */
+bool chat_reads_special(const struct recogniser_config *cfg);
+
+/* Makes pieces of one reply's text as it comes. */
+struct chat_assembly;
+MUST_CHECK enum status chat_assembly_new(struct chat_assembly **out, const struct chat_assembly_config *cfg,
+                                         struct err *e);
+void chat_assembly_free(struct chat_assembly *a); /* NULL is fine */
+
+/* The reply's next id, or -1, and the n bytes of text that became certain with it. Of control tokens only those reach
+ * the pieces that tags and marks are made of. However the text is cut, the pieces of one kind joined are the same. */
+void chat_assembly_put(struct chat_assembly *a, tok_id id, const char *text, size_t n, chat_sink *sink, void *user);
+
+/* The reply has ended: what was held back comes out, and a call that is open is complete or broken. */
+void chat_assembly_end(struct chat_assembly *a, chat_sink *sink, void *user);
+
+/* Bytes kept; SIZE_MAX when there was no room for what take_back or one_call need. */
+size_t chat_assembly_held(const struct chat_assembly *a);
 
 #endif

@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/limits.h"
-
 #define BUCKETS 4096u
 #define NAMES (LIMIT_REPLAY_RECORDS * SERVER_REPLAY_NAMES)
 #define NONE UINT32_MAX
 
-/* The names of record i are names[4 * i] to names[4 * i + 3]; a name in use is in the list of its bucket, newest first. */
+/* The names of record i are the SERVER_REPLAY_NAMES from names[i * SERVER_REPLAY_NAMES] on; a name in use is in the list of
+ * its bucket, newest first. */
 struct name {
     char *key; /* owned; NULL = not in use */
     size_t n;

@@ -18,10 +18,11 @@
 
 #include "base/base.h"
 #include "chat/chat.h"
+#include "server/limits.h"
 
 struct server_replay;
 
-#define SERVER_REPLAY_NAMES 4 /* of one record: reply, message, cache key, session */
+#define SERVER_REPLAY_NAMES (4 + LIMIT_REPLAY_CALLS) /* of one record: reply, message, cache key, session, tool calls */
 
 /* The last owner frees it: the store counts as one, each finder as one more. Immutable otherwise. */
 struct server_record {

@@ -61,8 +61,12 @@ static void release(struct http_call *call)
         struct reply_part *p = &r->parts[i];
         if (p->open)
             engine_close(r->srv->engine, p->id);
+        chat_assembly_free(p->assembly);
         buf_release(&p->text);
         buf_release(&p->ids);
+        buf_release(&p->origins);
+        buf_release(&p->reasoning);
+        buf_release(&p->tool_calls);
         for (int l = 0; l < REPLY_LISTS; l++)
             buf_release(&p->lists[l]);
     }
@@ -100,6 +104,9 @@ static void make_part(struct reply *r, uint32_t i)
     p->fd = -1;
     buf_init(&p->text, LIMIT_REPLY);
     buf_init(&p->ids, LIMIT_REPLAY_IDS * sizeof(tok_id));
+    buf_init(&p->origins, LIMIT_REPLY);
+    buf_init(&p->reasoning, LIMIT_REPLY);
+    buf_init(&p->tool_calls, LIMIT_REPLY);
     for (int l = 0; l < REPLY_LISTS; l++)
         buf_init(&p->lists[l], LIMIT_REPLY);
     if (r->ops->message_prefix)
@@ -174,6 +181,7 @@ static enum status submit_part(struct reply *r, struct reply_part *p, struct err
         .stops = job->stops,
         .stops_n = job->stops_n,
         .ignore_eos = job->ignore_eos,
+        .keep_special = job->recognises && chat_reads_special(&job->recognise),
         .logprobs = job->logprobs,
         .prompt_logprobs = job->echo && job->logprobs,
         .prompt_only = job->nothing,
@@ -194,9 +202,23 @@ static enum status submit_part(struct reply *r, struct reply_part *p, struct err
     return ST_OK;
 }
 
+static enum status make_assembly(struct reply *r, struct reply_part *p, struct err *e)
+{
+    const struct chat_assembly_config cfg = {
+        .tok = r->srv->tok,
+        .recognise = r->job.recognise,
+        .take_back = !r->job.stream,
+        .one_call = r->job.one_call,
+        .most = LIMIT_REPLY,
+    };
+    return r->job.recognises ? chat_assembly_new(&p->assembly, &cfg, e) : ST_OK;
+}
+
 static enum status submit(struct reply *r, struct err *e)
 {
     TRY(server_job_sets(r->srv, &r->job, e));
+    for (uint32_t i = 0; i < r->parts_n; i++)
+        TRY(make_assembly(r, &r->parts[i], e));
     for (uint32_t i = 0; i < r->parts_n; i++)
         TRY(submit_part(r, &r->parts[i], e));
     return ST_OK;
@@ -218,12 +240,15 @@ static void begin_parts(struct reply *r)
 /* A reply that came to its end is kept, so that a later turn that names it is served from its ids. */
 static void remember(struct reply *r, const struct reply_part *p)
 {
-    const struct server_name names[SERVER_REPLAY_NAMES] = {
+    struct server_name names[SERVER_REPLAY_NAMES] = {
         {r->call->id, strlen(r->call->id)},
         {p->message_id, strlen(p->message_id)},
         r->job.cache_key,
         r->job.session,
     };
+    for (size_t i = 0; i < LIMIT_REPLAY_CALLS; i++)
+        names[SERVER_REPLAY_NAMES - LIMIT_REPLAY_CALLS + i] =
+            (struct server_name){p->call_ids[i], strlen(p->call_ids[i])};
     if (p->ids.len && !p->ids.failed)
         server_remember(r->srv->replay, r->job.owner, names, SERVER_REPLAY_NAMES, server_reply_prompt(r, p),
                         (const tok_id *)(const void *)p->ids.data, p->ids.len / sizeof(tok_id));
@@ -248,19 +273,57 @@ static void end_part(struct reply *r, struct reply_part *p)
 /* Bytes a part has collected; SIZE_MAX when there was no memory for more. */
 static size_t collected(const struct reply_part *p)
 {
-    size_t n = p->text.len;
-    bool failed = p->text.failed;
+    size_t n = p->text.len + p->reasoning.len + p->tool_calls.len + p->origins.len;
+    bool failed = p->text.failed || p->reasoning.failed || p->tool_calls.failed || p->origins.failed;
     for (int l = 0; l < REPLY_LISTS; l++) {
         n += p->lists[l].len;
         failed = failed || p->lists[l].failed;
     }
-    return failed ? SIZE_MAX : n;
+    size_t kept = p->assembly ? chat_assembly_held(p->assembly) : 0;
+    return failed || kept == SIZE_MAX ? SIZE_MAX : n + kept;
 }
 
 static enum status too_long(const struct reply *r, struct err *e)
 {
     return err_set(e, ST_TOO_LONG, "", "the reply %s more than %u bytes%s", r->job.stream ? "would hold" : "has",
-                   LIMIT_REPLY, r->job.stream ? " of the prompt's log-probabilities" : "; it can only be streamed");
+                   LIMIT_REPLY, r->job.stream ? " that cannot be sent on yet" : "; it can only be streamed");
+}
+
+struct taker {
+    struct reply *r;
+    struct reply_part *p;
+};
+
+static void take_piece(void *user, const struct chat_piece *piece)
+{
+    const struct taker *t = user;
+    struct reply_part *p = t->p;
+    if (piece->kind == CHAT_CALL) {
+        write_id(p->call_id, sizeof p->call_id, t->r->ops->call_prefix);
+        if (piece->call < LIMIT_REPLAY_CALLS)
+            memcpy(p->call_ids[piece->call], p->call_id, sizeof p->call_id);
+    }
+    p->calls += piece->kind == CHAT_CALL_END;
+    t->r->ops->piece(t->r, p, piece, &t->r->call->out);
+}
+
+static void assemble(struct reply *r, struct reply_part *p, const struct event *ev)
+{
+    struct taker t = {r, p};
+    p->news = ev;
+    chat_assembly_put(p->assembly, ev->kind == EVENT_TOKEN ? ev->id : -1, ev->text, ev->text_n, take_piece, &t);
+    if (ev->kind == EVENT_END)
+        chat_assembly_end(p->assembly, take_piece, &t);
+}
+
+/* What is known of an event's id, whatever its text is for. */
+static void note_id(const struct reply *r, struct reply_part *p, const struct event *ev)
+{
+    if (ev->kind != EVENT_TOKEN || ev->id < 0)
+        return;
+    buf_add(&p->ids, &ev->id, sizeof ev->id);
+    if (r->job.trace)
+        buf_add(&p->origins, &ev->origin, sizeof ev->origin);
 }
 
 static void take_one(struct reply *r, struct reply_part *p, const struct event *ev)
@@ -268,12 +331,14 @@ static void take_one(struct reply *r, struct reply_part *p, const struct event *
     struct buf *out = &r->call->out;
     bool news = ev->kind != EVENT_END || ev->text_n;
     size_t before = collected(p), after;
-    if (ev->kind == EVENT_TOKEN && ev->id >= 0)
-        buf_add(&p->ids, &ev->id, sizeof ev->id);
+    note_id(r, p, ev);
+    if (p->assembly)
+        assemble(r, p, ev);
     if (news && r->job.stream)
         r->ops->chunk(r, p, ev, out);
     else if (news)
         r->ops->collect(r, p, ev);
+    p->news = NULL;
     after = collected(p);
     r->held += after - before;
     if (after == SIZE_MAX || r->held > LIMIT_REPLY) {

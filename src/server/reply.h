@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "chat/chat.h"
 #include "format/format.h"
 #include "server/private.h"
 #include "server/replay_store.h"
@@ -87,6 +88,7 @@ void server_remember(struct server_replay *store, struct server_name owner, cons
 /* ---- the reply ---- */
 
 #define REPLY_LISTS 4
+#define REPLY_ID 40u /* bytes of an id that is made up here, the NUL counted */
 
 struct reply_part {
     uint32_t index;
@@ -104,20 +106,34 @@ struct reply_part {
     size_t before;               /* which has this many fewer */
 
     struct buf ids;      /* tok_id: what was generated */
-    char message_id[40]; /* "" where the dialect has none */
+    struct buf origins;  /* int8_t, with the job's trace: where each came from, as in struct event */
+    char message_id[REPLY_ID]; /* "" where the dialect has none */
+
+    /* with the job's `recognises` */
+    struct chat_assembly *assembly;     /* owned; NULL: all text is content */
+    const struct event *news;           /* what is being taken: the dialect's, to set to NULL once it was told */
+    uint32_t calls;                     /* complete tool calls */
+    char call_id[REPLY_ID];             /* of the latest */
+    char call_ids[LIMIT_REPLAY_CALLS][REPLY_ID]; /* the first; "" */
+    struct buf reasoning, tool_calls;   /* the dialect's, like text */
+    size_t call_at;                     /* where the latest begins in tool_calls */
 };
 
 struct reply;
 struct reply_ops {
     const char *id_prefix;
     const char *message_prefix; /* of a choice's own id; NULL = choices have none */
+    const char *call_prefix;    /* of a tool call's id; NULL = the dialect has no tools */
     const char *prompt_field; /* the name of the prompt in errors */
-    /* An event of a streamed part. EVENT_END comes here too when it brings text. */
+    /* An event of a streamed part. EVENT_END comes here too when it brings text. With an assembly the text has come as
+     * pieces, before. */
     void (*chunk)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out);
     void (*part_end)(struct reply *r, struct reply_part *p, struct buf *out);
     void (*end)(struct reply *r, struct buf *out);         /* all parts have ended */
     void (*broken)(struct reply *r, struct buf *out);      /* r->err, after the status was sent */
     void (*collect)(struct reply *r, struct reply_part *p, const struct event *ev);
+    /* A piece of a part with an assembly, streamed or not. p->call_id is the id of the call that it belongs to. */
+    void (*piece)(struct reply *r, struct reply_part *p, const struct chat_piece *piece, struct buf *out);
     void (*whole)(struct reply *r, struct buf *out);
     void (*refuse)(struct http_call *call, const struct err *e, bool submitting); /* instead of any reply */
 };

@@ -35,6 +35,9 @@ struct slot {
     int fd;
     char script[32];
     const char *says; /* what is still to be said, NUL-terminated */
+    bool keep_special;
+    char held[LIMIT_EVENT_BYTES]; /* "say": text that is not told yet */
+    uint32_t held_n;
     uint32_t said, max, choice, logprobs;
     tok_id prompt[64];
     uint32_t prompt_n, prompt_told; /* told as EVENT_PROMPTs */
@@ -52,7 +55,11 @@ static atomic_uint submitted, closed;
 static struct request last_request;
 static unsigned char last_salt[LIMIT_SALT];
 
-/* "hang" and "dead": never say anything, and with the latter engine_look() fails; "busy", "long", "never": refused;
+/* What "say" says, and how many bytes of it are held back at most, as if they could begin a stop string. */
+static const char *fake_reply = "";
+static uint32_t fake_holds;
+
+/* "say": fake_reply; "hang" and "dead": never say anything, and with the latter engine_look() fails; "busy", "long", "never": refused;
  * "fail": fails at once; "tear": fails after "Hel"; "late" and "latetear" miss their deadline so; "full": ends since
  * memory ran out; "filled": sources had some of its tokens; "fuel": its template never ends (server_fake_text.h);
  * "utf8": bytes that are no characters; "endless": talks until closed; anything else: "Hello, \"world\"\n". */
@@ -64,6 +71,8 @@ static inline const char *script(const char *s)
         return "Hel";
     if (strcmp(s, "utf8") == 0)
         return "a\xFF\xC3";
+    if (strcmp(s, "say") == 0)
+        return fake_reply;
     return "Hello, \"world\"\n";
 }
 
@@ -74,7 +83,8 @@ static inline bool talks(const char *s)
 
 enum status engine_submit(struct engine *en, const struct request *rq, request_id *id, struct err *e)
 {
-    struct slot s = {.used = true, .max = rq->max_tokens, .choice = rq->sampling.choice, .logprobs = rq->logprobs};
+    struct slot s = {.used = true, .max = rq->max_tokens, .choice = rq->sampling.choice, .logprobs = rq->logprobs,
+                     .keep_special = rq->keep_special};
     (void)en;
     s.prompt_n = rq->prompt_n < 64 ? rq->prompt_n : 64;
     memcpy(s.prompt, rq->prompt, s.prompt_n * sizeof *s.prompt);
@@ -108,6 +118,24 @@ enum status engine_submit(struct engine *en, const struct request *rq, request_i
     return ST_OK;
 }
 
+/* An id's text joins what is held back; some of that is told, whole characters only. */
+static inline void tell(struct slot *s, struct event *ev, bool end)
+{
+    size_t n = 0;
+    const char *text = end ? "" : tok_bytes(NULL, ev->id, &n);
+    if (!end && tok_is_special(NULL, ev->id) && !s->keep_special)
+        n = 0;
+    memcpy(s->held + s->held_n, text, n);
+    s->held_n += (uint32_t)n;
+    uint32_t least = s->held_n > fake_holds ? s->held_n - fake_holds : 0;
+    ev->text_n = end ? s->held_n : least + (s->said * 7 + 3) % (s->held_n - least + 1);
+    while (!end && ev->text_n < s->held_n && ev->text_n && ((unsigned char)s->held[ev->text_n] & 0xC0) == 0x80)
+        ev->text_n--;
+    memcpy(ev->text, s->held, ev->text_n);
+    s->held_n -= ev->text_n;
+    memmove(s->held, s->held + ev->text_n, s->held_n);
+}
+
 size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n)
 {
     struct slot *s = &slots[id - 1];
@@ -118,7 +146,7 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
     bool endless = strcmp(s->script, "endless") == 0;
     if (endless && !*s->says)
         s->says = script(s->script);
-    *out = (struct event){.kind = EVENT_TOKEN, .logprob = -0.5f};
+    *out = (struct event){.kind = EVENT_TOKEN, .logprob = -0.5f, .origin = ORIGIN_SAMPLED};
     if (s->prompt_told < s->prompt_n) {
         out->kind = EVENT_PROMPT;
         out->id = s->prompt[s->prompt_told];
@@ -126,9 +154,9 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
         return 1;
     }
     if (*s->says && (!s->max || s->said < s->max)) {
-        out->id = (unsigned char)*s->says;
-        out->text[0] = *s->says++;
-        out->text_n = 1;
+        out->id = (unsigned char)*s->says++;
+        tell(s, out, false);
+        out->origin = out->id == '{' ? SOURCE_GRAMMAR : ORIGIN_SAMPLED;
         out->top_n = s->logprobs ? s->logprobs - 1 : 0;
         for (uint32_t i = 0; i < out->top_n; i++)
             out->top[i] = (struct event_logprob){(tok_id)('a' + i), -1.0f - (float)i};
@@ -146,6 +174,7 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
         (void)err_set(&s->err, ST_DEADLINE, "", "the request was not done within its 5 seconds");
     }
     out->kind = EVENT_END;
+    tell(s, out, true);
     return 1;
 }
 

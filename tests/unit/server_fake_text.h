@@ -11,6 +11,15 @@
 #include "text/text.h"
 
 static char all_bytes[256]; /* each at its own index */
+
+/* Ids that are control tokens, by their spelling, where a program names some; id 0 always is. */
+static const char *fake_special[8];
+
+static inline const char *special_of(tok_id id)
+{
+    return id >= 0 && id < 8 ? fake_special[id] : NULL;
+}
+
 struct chat_template {
     int unused;
 };
@@ -45,9 +54,10 @@ const tok_id *tok_eos(const struct tok *t, size_t *n)
 
 const char *tok_bytes(const struct tok *t, tok_id id, size_t *n)
 {
+    const char *special = special_of(id);
     (void)t;
-    *n = 1;
-    return &all_bytes[id];
+    *n = special ? strlen(special) : 1;
+    return special ? special : &all_bytes[id];
 }
 
 bool tok_is_special(const struct tok *t, tok_id id)
@@ -59,7 +69,44 @@ bool tok_is_special(const struct tok *t, tok_id id)
 enum tok_kind tok_kind_of(const struct tok *t, tok_id id)
 {
     (void)t;
-    return id == 0 ? TOK_CONTROL : TOK_NORMAL;
+    return id == 0 || special_of(id) ? TOK_CONTROL : TOK_NORMAL;
+}
+
+struct tok_stream {
+    bool special;
+};
+
+enum status tok_stream_new(const struct tok *t, bool special, bool inner, struct tok_stream **out, struct err *e)
+{
+    (void)t;
+    (void)inner;
+    (void)e;
+    *out = calloc(1, sizeof **out);
+    (*out)->special = special;
+    return ST_OK;
+}
+
+void tok_stream_free(struct tok_stream *s)
+{
+    free(s);
+}
+
+size_t tok_stream_put(struct tok_stream *s, tok_id id, char *out, size_t cap)
+{
+    size_t n;
+    const char *text = tok_bytes(NULL, id, &n);
+    if ((tok_is_special(NULL, id) && !s->special) || n > cap)
+        return 0;
+    memcpy(out, text, n);
+    return n;
+}
+
+size_t tok_stream_more(struct tok_stream *s, char *out, size_t cap)
+{
+    (void)s;
+    (void)out;
+    (void)cap;
+    return 0;
 }
 
 enum status tok_decode(const struct tok *t, const tok_id *ids, size_t count, bool special, char **text, size_t *n,

@@ -216,6 +216,19 @@ static void test_arguments(void **state)
           "{\"function\":{\"name\":\"h\",\"arguments\":\"[1]\"}}],\"content\":\"\"}]" TAIL);
 }
 
+/* A reply's message, sent back as it came: reasoning reaches the template under its name, byte by byte. */
+static void test_a_reply_sent_back(void **state)
+{
+    (void)state;
+    check(PLAIN "tools",
+          "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"a\\u00e9\\n\\u0000\",\"tool_calls\":"
+          "[{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}],\"refusal\":null,"
+          "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,\"tool_calls\":null}]}",
+          "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"a\\u00e9\\n\\u0000\",\"tool_calls\":"
+          "[{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}],\"refusal\":null,"
+          "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,\"tool_calls\":null}]" TAIL);
+}
+
 /* A template that says nothing of tools: the model is told in the system's text, calls and results are text. */
 #define F "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"a \\\"b\\\"\"}}"
 #define TOLD \
@@ -354,7 +367,7 @@ int main(void)
         cmocka_unit_test(test_bytes_survive), cmocka_unit_test(test_content), cmocka_unit_test(test_roles),
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_kwargs),      cmocka_unit_test(test_errors),
         cmocka_unit_test(test_told),      cmocka_unit_test(test_told_in_parts),
-        cmocka_unit_test(test_prompt),
+        cmocka_unit_test(test_prompt),   cmocka_unit_test(test_a_reply_sent_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,9 +101,16 @@ void openai_end_stream(const struct reply *r, const char *object, struct buf *ou
 /* {"id":…,"object":…,"created":…,"model":…, */
 void openai_head(const struct reply *r, const char *object, struct buf *out);
 
-/* "stop" or "length", in quotes; and a member of its own where memory for the context ran out, which the API has no word
- * for. Comes last in its object. */
+/* "stop", "length" or "tool_calls", in quotes; and a member of its own where memory for the context ran out, which the API
+ * has no word for. Comes last in its object, but for: */
 void openai_finish(const struct reply_part *p, struct buf *out);
+
+/* ,"ffwd":{"trace":[…]}: where each id of the part came from; nothing if that was not asked. Whole replies and the last
+ * chunk of streamed ones have the first choice's beside their choices, too. */
+void openai_trace(const struct reply *r, const struct reply_part *p, struct buf *out);
+
+/* The end of a part's last chunk, behind its finish. */
+void openai_end_choice(const struct reply *r, const struct reply_part *p, struct buf *out);
 
 /* Characters in s[n]. */
 uint32_t openai_chars(const char *s, size_t n);

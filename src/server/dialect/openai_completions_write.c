@@ -206,7 +206,7 @@ static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
     open_chunk(r, p, out);
     buf_adds(out, "\"\",\"logprobs\":null,\"finish_reason\":");
     openai_finish(p, out);
-    buf_adds(out, "}]}\n\n");
+    openai_end_choice(r, p, out);
 }
 
 static void end(struct reply *r, struct buf *out)
@@ -249,10 +249,12 @@ static void whole(struct reply *r, struct buf *out)
             buf_adds(out, "null");
         buf_adds(out, ",\"finish_reason\":");
         openai_finish(p, out);
+        openai_trace(r, p, out);
         buf_adds(out, "}");
     }
     buf_adds(out, "],\"usage\":");
     openai_usage(r, out);
+    openai_trace(r, &r->parts[0], out);
     buf_adds(out, "}");
 }
 

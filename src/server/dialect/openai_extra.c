@@ -96,6 +96,9 @@ static enum status parse_object(const json_t *root, struct reply_job *job, struc
 
 static void look_up(struct reply_job *job, struct server_name name)
 {
+    for (uint32_t i = 0; i < job->lookups_n; i++)
+        if (job->lookups[i].n == name.n && memcmp(job->lookups[i].s, name.s, name.n) == 0)
+            return;
     if (name.n && name.n <= LIMIT_REPLAY_NAME && job->lookups_n < LIMIT_REPLAY_LOOKUPS)
         job->lookups[job->lookups_n++] = name;
 }
@@ -115,7 +118,8 @@ void openai_name_messages(const json_t *root, struct reply_job *job)
         const json_t *m = json_array_get(messages, i), *calls = json_object_get(m, "tool_calls");
         look_up_member(job, m, "id");
         look_up_member(job, m, "tool_call_id");
-        for (size_t k = 0; k < json_array_size(calls) && job->lookups_n < LIMIT_REPLAY_LOOKUPS; k++)
+        /* more calls of one reply are not known by their ids */
+        for (size_t k = 0; k < json_array_size(calls) && k < LIMIT_REPLAY_CALLS; k++)
             look_up_member(job, json_array_get(calls, k), "id");
     }
 }

@@ -34,9 +34,31 @@ void openai_head(const struct reply *r, const char *object, struct buf *out)
 
 void openai_finish(const struct reply_part *p, struct buf *out)
 {
-    buf_addf(out, "\"%s\"", finish_name(p->result.finish));
+    bool called = p->calls && p->result.finish == FINISH_STOP;
+    buf_addf(out, "\"%s\"", called ? "tool_calls" : finish_name(p->result.finish));
     if (p->result.kv_exhausted)
         buf_adds(out, ",\"ffwd_detail\":\"kv_exhausted\"");
+}
+
+void openai_trace(const struct reply *r, const struct reply_part *p, struct buf *out)
+{
+    if (!r->job.trace)
+        return;
+    buf_adds(out, ",\"ffwd\":{\"trace\":[");
+    for (size_t i = 0; i < p->origins.len; i++) {
+        signed char origin = (signed char)p->origins.data[i];
+        buf_addf(out, i ? ",\"%s\"" : "\"%s\"", origin < 0 ? "sampled" : source_name((enum source_kind)origin));
+    }
+    buf_adds(out, "]}");
+}
+
+void openai_end_choice(const struct reply *r, const struct reply_part *p, struct buf *out)
+{
+    openai_trace(r, p, out);
+    buf_adds(out, "}]");
+    if (p->index == 0 && !r->job.include_usage)
+        openai_trace(r, p, out);
+    buf_adds(out, "}\n\n");
 }
 
 void openai_end_stream(const struct reply *r, const char *object, struct buf *out)
@@ -46,6 +68,7 @@ void openai_end_stream(const struct reply *r, const char *object, struct buf *ou
         openai_head(r, object, out);
         buf_adds(out, "\"choices\":[],\"usage\":");
         openai_usage(r, out);
+        openai_trace(r, &r->parts[0], out);
         buf_adds(out, "}\n\n");
     }
     buf_adds(out, "data: [DONE]\n\n");

@@ -57,10 +57,9 @@ static void escape(struct buf *b, unsigned char c)
     }
 }
 
-void http_json_str(struct buf *b, const char *s, size_t n)
+void http_json_text(struct buf *b, const char *s, size_t n)
 {
     size_t from = 0; /* s[from, i) is copied as it is */
-    buf_adds(b, "\"");
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)s[i];
         size_t len = http_utf8_char(s + i, n - i);
@@ -77,6 +76,12 @@ void http_json_str(struct buf *b, const char *s, size_t n)
     }
     if (n > from)
         buf_add(b, s + from, n - from);
+}
+
+void http_json_str(struct buf *b, const char *s, size_t n)
+{
+    buf_adds(b, "\"");
+    http_json_text(b, s, n);
     buf_adds(b, "\"");
 }
 

@@ -15,6 +15,7 @@
 
 /* A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void http_json_str(struct buf *b, const char *s, size_t n);
+void http_json_text(struct buf *b, const char *s, size_t n); /* the inside of one */
 void http_json_cstr(struct buf *b, const char *s); /* the same; NULL is written as null */
 
 void http_json_u64(struct buf *b, uint64_t v);
