@@ -33,7 +33,7 @@
 #define LIMIT_BIAS 1024u                      /* biased ids of one request */
 #define LIMIT_DRY_MATCH 1024u                 /* ids of a repeat that DRY tells apart; longer ones count as this long */
 #define LIMIT_SAMPLE_ARENA (LIMIT_BIAS * 8u + 3u * (LIMIT_VOCAB / 8u) + 256u) /* bytes of its biases and sets of ids */
-#define LIMIT_ROW_ARENA (LIMIT_STOP_ARENA + LIMIT_SAMPLE_ARENA) /* bytes of one request's arena */
+#define LIMIT_ROW_ARENA (LIMIT_STOP_ARENA + LIMIT_SAMPLE_ARENA + LIMIT_VOCAB / 8u) /* bytes of one request's arena */
 #define LIMIT_BREAKERS 32u                    /* texts at which DRY sees repeats end, of one request */
 #define LIMIT_BREAKER_BYTES 64u               /* bytes of one of them */
 #define LIMIT_LOGPROBS 20u                    /* alternatives reported for one token */
@@ -48,6 +48,16 @@
 #define LIMIT_EVENTS 64u                      /* unread events of a request, 2^n; a full ring makes the row wait */
 #define LIMIT_EVENT_BYTES 512u                /* text bytes carried by one event */
 #define LIMIT_CONNECTIONS 256u                /* open HTTP connections */
+
+/* tools */
+#define LIMIT_TOOLS 1024u                     /* tools of one request */
+#define LIMIT_TOOL_NAME 128u                  /* bytes of a tool's name */
+#define LIMIT_TOOL_KEYS 4096u                 /* top-level properties of one tool's schema */
+#define LIMIT_CALL_KEY 128u                   /* bytes of an argument's name in formats of keys and values */
+#define LIMIT_CALL_KEYS 64u                   /* arguments of one call in formats of keys and values */
+#define LIMIT_TEMPLATE_ROWS 4096u             /* token runs that a template determines for one set of tools */
+#define LIMIT_TEMPLATE_IDS (1u << 16)         /* ids in all of them */
+#define LIMIT_GRAMMAR_TEXT (1u << 20)         /* bytes of a grammar made from tools */
 
 /* the load driver */
 #define LIMIT_LOAD_CLIENTS 512u               /* requests under way, the long one not counted */

@@ -5,10 +5,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/fill.h"
 #include "engine/inside.h"
+#include "format/format.h"
 
 uint32_t engine_context(const struct engine *en)
 {
@@ -64,6 +67,23 @@ void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
 
 /* --- submitting ------------------------------------------------------------------------------------------------------ */
 
+static enum status check_fill(const struct engine *en, const struct request *rq, struct err *e)
+{
+    if ((unsigned)rq->fill > FILL_STRICT)
+        return err_set(e, ST_ARGUMENT, "fill", "there is no fill mode %u", (unsigned)rq->fill);
+    if (rq->grammar && rq->ignore_eos)
+        return err_set(e, ST_ARGUMENT, "ignore_eos", "a reply with a grammar ends where the grammar does; ignore_eos "
+                       "contradicts that");
+    if (rq->imposed_n && rq->imposed_n != rq->max_tokens)
+        return err_set(e, ST_ARGUMENT, "imposed", "%u imposed ids need max_tokens to be as many, not %u", rq->imposed_n,
+                       rq->max_tokens);
+    for (uint32_t i = 0; i < rq->imposed_n; i++)
+        if ((uint32_t)rq->imposed[i] >= en->net.vocab)
+            return err_set(e, ST_ARGUMENT, "imposed", "imposed id %d is not in the vocabulary of %u",
+                           (int)rq->imposed[i], en->net.vocab);
+    return ST_OK;
+}
+
 static enum status check_request(const struct engine *en, const struct request *rq, struct err *e)
 {
     uint32_t context = en->cfg.context;
@@ -108,6 +128,7 @@ static enum status check_request(const struct engine *en, const struct request *
     if (rq->salt_n > LIMIT_SALT)
         return err_set(e, ST_ARGUMENT, "cache_salt", "cache_salt can have at most %u bytes, not %zu", LIMIT_SALT,
                        rq->salt_n);
+    TRY(check_fill(en, rq, e));
     if (rq->stops_n && !en->has_words)
         return err_set(e, ST_ARGUMENT, "stop", "stop strings need a tokenizer, this engine has none");
     return ST_OK;
@@ -143,6 +164,60 @@ static enum status take_place(struct engine *en, struct err *e)
     return st;
 }
 
+static struct plan make_plan(const struct engine *en, const struct row *r)
+{
+    const struct plan_facts facts = {
+        .ns = en->tree ? kv_tree_namespace(en->tree, r->salt, r->salt_n) : 0,
+        .prompt_logprobs = r->prompt_logprobs,
+        .no_prefix_cache = r->no_prefix_cache,
+        .off = r->fill == FILL_OFF,
+        .sources_off = r->sources_off,
+        .grammar = r->grammar,
+        .rows = r->rows,
+        .nothing = r->prompt_only,
+        .logprobs = r->logprobs,
+        .needs_dist = sample_needs_dist(&r->sampling),
+    };
+    struct plan_means means = {.prefix_cache = en->tree};
+    for (int k = 0; k < SOURCE_KINDS; k++)
+        means.sources |= en->source[k] ? 1u << k : 0;
+    return plan_make(&facts, &means);
+}
+
+/* The grammar, the template's rows and the imposed ids; then what they leave possible at first. */
+static enum status fill_constraints(struct engine *en, struct row *r, const struct request *rq, struct err *e)
+{
+    if (rq->grammar) {
+        size_t words = sample_mask_words(en->net.vocab);
+        grammar_retain(rq->grammar);
+        r->grammar = rq->grammar;
+        r->mask = arena_try(&r->arena, words * sizeof *r->mask);
+        if (!r->mask)
+            return err_set(e, ST_NO_MEMORY, "grammar", "no memory for a mask of %zu words", words);
+        memset(r->mask, 0, words * sizeof *r->mask);
+        TRY(matcher_new(&r->matcher, r->grammar, e));
+        if (matcher_words(r->matcher) > words)
+            return err_set(e, ST_ARGUMENT, "grammar", "the grammar is of another vocabulary");
+    }
+    if (rq->rows) {
+        template_rows_retain(rq->rows);
+        r->rows = rq->rows;
+    }
+    if (rq->imposed_n) {
+        r->imposed = malloc(rq->imposed_n * sizeof *r->imposed);
+        if (!r->imposed)
+            return err_set(e, ST_NO_MEMORY, "imposed", "no memory for %u ids", rq->imposed_n);
+        memcpy(r->imposed, rq->imposed, rq->imposed_n * sizeof *r->imposed);
+    }
+    r->imposed_n = rq->imposed_n;
+    r->n = r->prompt_n;
+    r->complete = false;
+    r->grammar_s = 0;
+    r->plan = make_plan(en, r);
+    TRY(fill_open(en, r, e));
+    return row_look_ahead(r, e);
+}
+
 static enum status fill_row(struct engine *en, struct row *r, const struct request *rq, struct err *e)
 {
     arena_clear(&r->arena);
@@ -172,8 +247,13 @@ static enum status fill_row(struct engine *en, struct row *r, const struct reque
     if (rq->salt_n)
         memcpy(r->salt, rq->salt, rq->salt_n);
     snprintf(r->name, sizeof r->name, "%s", rq->name ? rq->name : "");
+    r->fill = rq->fill;
+    r->sources_off = rq->sources_off;
+    enum status st = fill_constraints(en, r, rq, e);
+    if (st)
+        row_release(en, r);
     r->submitted = engine_clock(en);
-    return ST_OK;
+    return st;
 }
 
 enum status engine_submit(struct engine *en, const struct request *rq, request_id *id, struct err *e)

@@ -15,18 +15,26 @@ uint32_t emit_whole(const char *s, uint32_t n, uint32_t cap)
     return m ? m : cap;
 }
 
+/* The choice of ids[said - 1]. Choices lie in a ring: there are never more of them unsaid than a step can add. */
+static const struct row_choice *choice_of(const struct row *r)
+{
+    return &r->choice[(r->said - 1) % ROW_CHOICES];
+}
+
 static void fill_event(struct event *ev, const struct row *r, bool first)
 {
     ev->kind = EVENT_TOKEN;
-    ev->id = first ? r->chosen : -1;
+    ev->id = first ? r->ids[r->said - 1] : -1;
     ev->text_n = ev->top_n = 0;
     ev->logprob = 0;
+    ev->origin = choice_of(r)->origin;
     if (!first || !r->logprobs)
         return;
-    ev->logprob = r->logprob;
+    const struct row_choice *c = choice_of(r);
+    ev->logprob = c->logprob;
     ev->top_n = r->logprobs - 1;
     for (uint32_t i = 0; i < ev->top_n; i++)
-        ev->top[i] = (struct event_logprob){r->top[i].id, r->top[i].logprob};
+        ev->top[i] = (struct event_logprob){c->top[i].id, c->top[i].logprob};
 }
 
 /* Publishes what is certain, in as many events as it takes, one at least for a new id. False when there is more than the
@@ -55,37 +63,16 @@ static void look(struct row *r, const char *text, size_t n)
     r->certain = r->hit ? r->stops.text_n : stop_certain(&r->stops);
 }
 
-void emit_more(struct engine *en, struct row *r)
+/* Says the next id. False when that ended the row. */
+static bool say(struct engine *en, struct row *r)
 {
-    char chunk[STOP_FEED];
-    for (;;) {
-        if (!publish(en, r))
-            return;
-        size_t n = en->has_words && !r->hit ? en->words.more(r->stream, chunk, sizeof chunk) : 0;
-        if (!n)
-            break;
-        look(r, chunk, n);
-    }
-    r->telling = false;
-    if (r->hit)
-        row_end(en, r, FINISH_STOP, NULL, r->hit);
-    else if (r->n - r->prompt_n == r->max_tokens)
-        row_end(en, r, FINISH_LENGTH, NULL, NULL);
-}
-
-void emit_chosen(struct engine *en, struct row *r)
-{
-    struct err e;
-    if (atomic_load(&r->slot->cancelled)) {
-        err_set(&e, ST_CANCELLED, "", "the request was cancelled");
-        row_end(en, r, FINISH_CANCELLED, &e, NULL);
-        return;
-    }
-    if (r->status) {
-        row_end(en, r, FINISH_ERROR, &r->err, NULL);
-        return;
-    }
+    tok_id id = r->ids[r->said++];
+    const struct row_choice *c = choice_of(r);
     stats_add(&en->stats, STAT_COMPLETION, 1);
+    if (c->origin != ORIGIN_SAMPLED) {
+        r->by_source[c->origin].accepted++;
+        r->by_source[c->origin].asserted += c->asserted;
+    }
     if (r->first <= 0) {
         r->first = en->now;
         stats_time(&en->stats, STAT_TTFT, en->now - r->submitted);
@@ -93,15 +80,64 @@ void emit_chosen(struct engine *en, struct row *r)
         stats_time(&en->stats, STAT_ITL, en->now - r->last);
     }
     r->last = en->now;
-    r->ids[r->n++] = r->chosen;
-    if (en->has_words && !r->ignore_eos && en->words.ends(en->words.ctx, r->chosen)) {
+    if (en->has_words && !r->ignore_eos && en->words.ends(en->words.ctx, id)) {
+        r->telling = false;
         row_end(en, r, FINISH_STOP, NULL, NULL);
-        return;
+        return false;
     }
-    r->telling = r->untold = true;
+    r->untold = true;
     if (en->has_words) {
         char chunk[STOP_FEED];
-        look(r, chunk, en->words.put(r->stream, r->chosen, chunk, sizeof chunk));
+        look(r, chunk, en->words.put(r->stream, id, chunk, sizeof chunk));
     }
+    return true;
+}
+
+/* Everything that was chosen is said. */
+static void after_all(struct engine *en, struct row *r)
+{
+    r->telling = false;
+    if (r->status)
+        row_end(en, r, FINISH_ERROR, &r->err, NULL);
+    else if (r->complete)
+        row_end(en, r, FINISH_STOP, NULL, NULL);
+    else if (row_is_full(r))
+        row_end(en, r, FINISH_LENGTH, NULL, NULL);
+}
+
+void emit_more(struct engine *en, struct row *r)
+{
+    char chunk[STOP_FEED];
+    for (;;) {
+        if (!publish(en, r))
+            return;
+        size_t n = en->has_words && !r->hit ? en->words.more(r->stream, chunk, sizeof chunk) : 0;
+        if (n) {
+            look(r, chunk, n);
+            continue;
+        }
+        if (r->hit) {
+            r->telling = false;
+            row_end(en, r, FINISH_STOP, NULL, r->hit);
+            return;
+        }
+        if (atomic_load(&r->slot->cancelled)) {
+            struct err e;
+            err_set(&e, ST_CANCELLED, "", "the request was cancelled");
+            row_end(en, r, FINISH_CANCELLED, &e, NULL);
+            return;
+        }
+        if (r->said == r->n) {
+            after_all(en, r);
+            return;
+        }
+        if (!say(en, r))
+            return;
+    }
+}
+
+void emit_chosen(struct engine *en, struct row *r)
+{
+    r->telling = true;
     emit_more(en, r);
 }

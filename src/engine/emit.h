@@ -1,16 +1,17 @@
 /*
- * emit: what becomes of a chosen token. The order of the rules is fixed: abort → end token → detokenise → stop strings →
- * max_tokens → reader gone.
+ * emit: what becomes of chosen tokens. The order of the rules is fixed: abort → end token → detokenise → stop strings →
+ * grammar complete → max_tokens → reader gone.
  *
- * A token's text may be longer than the ring has room for, if the vocabulary is strange. Then the row is `telling`: it
- * takes no part in steps until the reader has made room for all of it, so the text is the same however slow the reader.
+ * A step may choose more tokens than the ring has room for, and a token's text may be longer than that, if the vocabulary
+ * is strange. Then the row is `telling`: it takes no part in steps until the reader has made room for all of it, so
+ * the text is the same however slow the reader.
  */
 #ifndef ENGINE_EMIT_H
 #define ENGINE_EMIT_H
 
 #include "engine/row.h"
 
-/* Publishes r->chosen, or ends the row, or both. */
+/* Says ids[said, n), or ends the row, or both. A failure (r->status) ends it after that. */
 void emit_chosen(struct engine *en, struct row *r);
 
 /* Goes on with a row that is telling; then the rules that follow, so it may end. */

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "engine/fill.h"
 #include "engine/inside.h"
 #include "engine/sched.h"
 
@@ -126,7 +127,10 @@ static enum status make_rows(struct engine *en, struct err *e)
     en->line.at = calloc(en->slots.n, sizeof(struct row *));
     en->samplers = calloc((size_t)pool_size(en->cfg.pool), sizeof *en->samplers);
     en->scores = calloc(rows, sizeof *en->scores);
-    if (!en->seqs || !en->idle_seqs || !en->rows.at || !en->line.at || !en->samplers || !en->scores)
+    en->asks = calloc(rows, sizeof *en->asks);
+    en->proposal = calloc(rows, sizeof *en->proposal);
+    if (!en->seqs || !en->idle_seqs || !en->rows.at || !en->line.at || !en->samplers || !en->scores || !en->asks ||
+        !en->proposal)
         return err_set(e, ST_NO_MEMORY, "rows", "no memory for %u rows", rows);
     for (uint32_t i = 0; i < rows; i++) {
         TRY(kv_seq_init(&en->seqs[i], en->kv, e));
@@ -161,6 +165,7 @@ static enum status start(struct engine *en, const struct engine_config *cfg, con
     if (!cfg->no_prefix_cache)
         TRY(kv_tree_new(&en->tree, en->kv, e));
     TRY(make_rows(en, e));
+    TRY(fill_sources(en, cfg, tuning ? tuning->source : NULL, e));
     TRY(en->net.prepare(en->net.ctx, en->cfg.pool, en->step_tokens, en->cfg.context, e));
     en->bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (en->bell < 0)
@@ -247,6 +252,9 @@ void engine_free(struct engine *en)
     free(en->line.at);
     free(en->samplers);
     free(en->scores);
+    free(en->asks);
+    free(en->proposal);
+    fill_release(en);
     look_release(&en->look);
     free(en);
 }

@@ -74,7 +74,8 @@ struct engine_config {
     uint32_t chunk;              /* prompt ids one row feeds in one step at most, 0 = LIMIT_SPAN */
     uint32_t itl_ms;             /* how long a step may take while rows decode, 0 = 50: prompts are cut to fit */
     const struct engine_cost *cost; /* copied; NULL = a guess. Refined by real steps unless frozen */
-    const struct model *draft;   /* a smaller model of the same vocabulary that proposes ids; outlives the engine; or NULL */
+    const struct model *draft;   /* a smaller model of the same vocabulary, which proposes ids; outlives the engine. NULL:
+                                    none */
     uint32_t sources_off;        /* bit 1 << enum source_kind: no request has it */
 };
 
@@ -142,7 +143,7 @@ struct request {
     struct template_rows *rows;  /* what the chat template determines; the engine takes a reference. NULL = nothing */
     enum fill_mode fill;
     uint32_t sources_off;        /* bit 1 << enum source_kind: this request does without */
-    const tok_id *imposed;       /* [imposed_n] what the sampler is taken to choose: the reply is these ids and ends then.
+    const tok_id *imposed;       /* [imposed_n = max_tokens] what the sampler is taken to choose: the reply is these ids.
                                     Every pass over the weights is made, so this measures recorded replies. NULL = none */
     uint32_t imposed_n;
     const char *name;            /* shown by engine_view(); cut after REQUEST_NAME - 1 bytes; NULL = none */
@@ -187,13 +188,19 @@ enum cache_miss {
 };
 const char *cache_miss_name(enum cache_miss m); /* "text differs" */
 
+/* Ids of one source. */
+struct source_counts {
+    uint64_t proposed; /* put into a step, or taken at once */
+    uint64_t accepted; /* became part of the reply */
+    uint64_t rejected; /* the sampler chose another, or one before it was another */
+    uint64_t asserted; /* of those accepted: without asking the sampler */
+};
+
 struct request_usage {
     uint32_t prompt_tokens, completion_tokens, cached_tokens;
     enum cache_miss miss;        /* at prompt id cached_tokens */
     uint32_t sampled;            /* completion tokens that no source had */
-    struct source_counts {
-        uint32_t proposed, accepted, rejected, asserted; /* ids; rejected: computed, and the sampler chose another */
-    } by_source[SOURCE_KINDS];
+    struct source_counts by_source[SOURCE_KINDS];
     bool disarmed;               /* template rows were switched off: what followed one was not as they say */
     double grammar_s;            /* computing masks */
     uint32_t steps, head_positions, preemptions;
@@ -252,6 +259,7 @@ struct engine_stats {
     uint64_t prompt_tokens, cached_tokens, completion_tokens; /* counted when a prompt is done, when a token is chosen */
     uint64_t cache_queries, cache_hits;      /* prompt tokens that were looked up, and found */
     uint64_t preemptions, refused;           /* refused: the queue was full */
+    struct source_counts by_source[SOURCE_KINDS]; /* counted when a request ends */
     uint64_t steps;
     double forward_s, head_s, sample_s, other_s; /* where the engine's time went, apart from waiting */
     struct engine_histogram queue, ttft, itl, e2e, step; /* seconds */

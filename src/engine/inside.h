@@ -62,9 +62,12 @@ struct engine {
     double now;                 /* of this turn of the loop */
     double next_look;
     struct sampler **samplers;  /* [pool_size]: a worker's own */
-    float *logits;              /* [cfg.rows][vocab] */
+    float *logits;              /* [cfg.rows + FILL_HEADS, or as many as all rows can have][vocab] */
     tok_id *ids;                /* [slots][context]: prompt and output of every request */
     struct step_score *scores; /* [cfg.rows] */
+    struct source *source[SOURCE_KINDS]; /* NULL = none */
+    struct source_ask *asks;             /* [cfg.rows] */
+    struct source_proposal *proposal;    /* [cfg.rows] */
     struct step step;
 };
 

@@ -2,12 +2,14 @@
  * The engine's sizes: how many rows, how long a context, how many KV positions. Pure arithmetic over the configuration,
  * the network's shapes and a budget in bytes.
  */
+#include "engine/fill.h"
 #include "engine/inside.h"
 #include "engine/sched.h"
 
 size_t engine_logits_bytes(const struct engine *en)
 {
-    return (size_t)en->cfg.rows * en->net.vocab * sizeof(float);
+    uint64_t likely = (uint64_t)en->cfg.rows * ROW_FILL;
+    return (size_t)(en->cfg.rows + (likely < FILL_HEADS ? likely : FILL_HEADS)) * en->net.vocab * sizeof(float);
 }
 
 size_t engine_ids_bytes(const struct engine *en)
@@ -65,7 +67,8 @@ static enum status fill_defaults(struct engine *en, const struct engine_config *
     c->rows = c->rows ? c->rows : ENGINE_ROWS;
     c->queue = c->queue ? c->queue : LIMIT_QUEUE;
     c->chunk = c->chunk ? c->chunk : LIMIT_SPAN;
-    en->step_tokens = c->rows * c->chunk < LIMIT_STEP ? c->rows * c->chunk : LIMIT_STEP;
+    uint32_t span = c->chunk > ROW_FILL ? c->chunk : ROW_FILL + 1;
+    en->step_tokens = c->rows * span < LIMIT_STEP ? c->rows * span : LIMIT_STEP;
     return ST_OK;
 }
 
@@ -81,7 +84,8 @@ enum status engine_plan_memory(struct engine *en, const struct engine_config *cf
 {
     TRY(fill_defaults(en, cfg, e));
     struct engine_config *c = &en->cfg;
-    *kv = (struct kv_config){.format = c->kv_format, .groups = en->net.kv_groups, .rows = c->rows, .span = c->chunk,
+    *kv = (struct kv_config){.format = c->kv_format, .groups = en->net.kv_groups, .rows = c->rows,
+                              .span = c->chunk > 2 * ROW_FILL ? c->chunk : 2 * ROW_FILL + 1,
                               .cached = c->no_prefix_cache ? 0 : c->rows};
     for (uint32_t g = 0; g < kv->groups && g < KV_GROUPS; g++)
         kv->group[g] = en->net.kv_group[g];

@@ -45,6 +45,7 @@ MUST_CHECK enum status engine_net_model(struct engine_net *net, struct engine_wo
 struct engine_tuning {
     uint32_t stall_ms;  /* how long a full ring may stay unread; 0 = ENGINE_STALL_MS */
     uint32_t positions; /* of the KV pool, even fewer than the context; 0 = as planned */
+    struct source *const *source; /* [SOURCE_KINDS] in place of the usual ones; the engine frees them. NULL = the usual */
     bool manual;        /* no engine thread: whoever made the engine calls engine_turn() */
     double (*clock)(void *ctx); /* seconds; NULL = clock_seconds() */
     void *clock_ctx;
@@ -59,7 +60,7 @@ void engine_verify(const struct engine *en);
 /* How long the last step was predicted to take, and may. */
 void engine_last_step(const struct engine *en, double *predicted_ms, double *budget_ms);
 
-/* As engine_new(), but cfg->model and cfg->tok are not looked at. `words` NULL = ids only. The engine owns net->ctx from
+/* As engine_new(), but cfg->model is not looked at, and cfg->tok only by sources. `words` NULL = ids only. The engine owns net->ctx from
  * the call on, also when it fails. */
 MUST_CHECK enum status engine_new_net(struct engine **out, const struct engine_config *cfg, const struct engine_net *net,
                                       const struct engine_words *words, const struct engine_tuning *tuning,

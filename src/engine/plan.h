@@ -13,10 +13,17 @@ struct plan_facts {
     uint64_t ns;              /* of its salt */
     bool prompt_logprobs;     /* wants the distribution at every prompt position */
     bool no_prefix_cache;     /* the request asked for none */
+    bool off;                 /* FILL_OFF */
+    uint32_t sources_off;     /* the request switched them off: bits as in struct request */
+    bool grammar, rows;       /* it has a grammar; its template determines something */
+    bool nothing;             /* nothing is chosen: it ends with its prompt */
+    bool logprobs;            /* of each token */
+    bool needs_dist;          /* its sampler looks at the distribution even of ids that are certain */
 };
 
 struct plan_means {
     bool prefix_cache; /* the engine keeps one */
+    uint32_t sources;  /* that the engine has: bit 1 << enum source_kind */
 };
 
 struct plan plan_make(const struct plan_facts *f, const struct plan_means *m);

@@ -1,9 +1,12 @@
 /* row: see row.h. From the waiting line to the end. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/emit.h"
+#include "engine/fill.h"
 #include "engine/inside.h"
 #include "engine/sched.h"
+#include "format/format.h"
 
 /* --- lists ----------------------------------------------------------------------------------------------------------- */
 
@@ -39,21 +42,9 @@ void row_count(struct engine *en)
 
 /* --- waiting and running --------------------------------------------------------------------------------------------- */
 
-static struct plan make_plan(const struct engine *en, const struct row *r)
-{
-    const struct plan_facts facts = {
-        .ns = en->tree ? kv_tree_namespace(en->tree, r->salt, r->salt_n) : 0,
-        .prompt_logprobs = r->prompt_logprobs,
-        .no_prefix_cache = r->no_prefix_cache,
-    };
-    const struct plan_means means = {.prefix_cache = en->tree};
-    return plan_make(&facts, &means);
-}
-
 void row_begin(struct engine *en, struct slot *s)
 {
     struct row *r = &s->row;
-    r->plan = make_plan(en, r);
     r->rank = sched_rank(r->priority, en->now);
     r->deadline = r->deadline_ms ? r->submitted + r->deadline_ms * 1e-3 : 0;
     r->follow = UINT64_MAX;
@@ -66,10 +57,12 @@ void row_begin(struct engine *en, struct slot *s)
     r->slot = s;
     r->seq = NULL;
     r->arrival = en->arrivals++;
-    r->n = r->prompt_n;
-    r->admitted = r->first = r->last = r->stalled = 0;
-    r->steps = r->heads = r->take = r->cached = 0;
-    r->wants_head = r->telling = r->untold = false;
+    r->n = r->said = r->prompt_n;
+    r->admitted = r->prefilled = r->first = r->last = r->stalled = 0;
+    r->steps = r->heads = r->sure = r->take = r->cached = r->likely = r->pieces = 0;
+    r->wants_head = r->telling = r->untold = r->disarmed = false;
+    r->status = ST_OK;
+    memset(r->by_source, 0, sizeof r->by_source);
     r->certain = 0;
     r->hit = NULL;
     row_list_add(&en->line, r);
@@ -91,7 +84,8 @@ void row_put_back(struct engine *en, struct row *r)
 {
     give_back_seq(en, r);
     r->state = ROW_WAITING;
-    r->take = 0;
+    r->take = r->sure = 0;
+    fill_drop(en, r);
     row_list_remove(&en->rows, r);
     row_list_add(&en->line, r);
     row_count(en);
@@ -194,10 +188,12 @@ static void last_text(struct engine *en, struct row *r, enum finish finish, cons
     }
 }
 
-static void fill_result(const struct engine *en, const struct row *r, enum finish finish, const struct err *err,
+static void fill_result(struct engine *en, const struct row *r, enum finish finish, const struct err *err,
                         const struct stop_rule *stop, struct request_result *res)
 {
-    double now = engine_clock(en), admitted = r->admitted > 0 ? r->admitted : now, first = r->first > 0 ? r->first : now;
+    double now = engine_clock(en), admitted = r->admitted > 0 ? r->admitted : now;
+    double prefilled = r->prefilled > 0 ? r->prefilled : now;
+    uint32_t filled = 0;
     res->finish = finish;
     if (err)
         res->err = *err;
@@ -207,17 +203,24 @@ static void fill_result(const struct engine *en, const struct row *r, enum finis
         .cached_tokens = r->cached,
         .miss = r->miss,
         .prompt_tokens = r->prompt_n,
-        .completion_tokens = r->n - r->prompt_n,
-        .sampled = r->n - r->prompt_n,
+        .completion_tokens = r->said - r->prompt_n,
         .preemptions = r->preemptions,
         .steps = r->steps,
         .head_positions = r->heads,
         .queue_s = admitted - r->submitted,
-        .prefill_s = first - admitted,
-        .decode_s = now - first,
+        .prefill_s = prefilled - admitted,
+        .decode_s = now - prefilled,
+        .grammar_s = r->grammar_s,
+        .disarmed = r->disarmed,
     };
+    for (int k = 0; k < SOURCE_KINDS; k++) {
+        res->usage.by_source[k] = r->by_source[k];
+        filled += r->by_source[k].accepted;
+        stats_source(&en->stats, (enum source_kind)k, &r->by_source[k]);
+    }
+    res->usage.sampled = res->usage.completion_tokens - filled;
     res->plan = r->plan;
-    bool whole = r->prompt_only ? r->told == r->prompt_n : r->n - r->prompt_n == r->max_tokens;
+    bool whole = r->prompt_only ? r->told == r->prompt_n : row_is_full(r);
     res->kv_exhausted = finish == FINISH_LENGTH && !whole;
 }
 
@@ -229,6 +232,19 @@ static void learn_duration(struct engine *en, const struct row *r)
     atomic_store_explicit(&en->mean_ms, mean ? mean - mean / 8 + now / 8 : now, memory_order_relaxed);
 }
 
+void row_release(struct engine *en, struct row *r)
+{
+    fill_close(en, r);
+    matcher_free(r->matcher);
+    grammar_free(r->grammar);
+    template_rows_free(r->rows);
+    free(r->imposed);
+    r->matcher = NULL;
+    r->grammar = NULL;
+    r->rows = NULL;
+    r->imposed = NULL;
+}
+
 void row_end(struct engine *en, struct row *r, enum finish finish, const struct err *err, const struct stop_rule *stop)
 {
     struct slot *s = r->slot;
@@ -237,6 +253,8 @@ void row_end(struct engine *en, struct row *r, enum finish finish, const struct 
     ev->id = -1;
     ev->text_n = ev->top_n = 0;
     ev->logprob = 0;
+    ev->origin = ORIGIN_SAMPLED;
+    fill_drop(en, r);
     last_text(en, r, finish, stop, ev);
     fill_result(en, r, finish, err, stop, &s->result);
     learn_duration(en, r);
@@ -244,6 +262,7 @@ void row_end(struct engine *en, struct row *r, enum finish finish, const struct 
     if (finish == FINISH_STOP || finish == FINISH_LENGTH)
         stats_time(&en->stats, STAT_E2E, engine_clock(en) - r->submitted);
     give_back_seq(en, r);
+    row_release(en, r);
     row_list_remove(r->state == ROW_RUNNING ? &en->rows : &en->line, r);
     r->state = ROW_OUT;
     r->take = 0;

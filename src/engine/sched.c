@@ -214,13 +214,19 @@ static uint32_t most(const struct engine *en, const struct row *r)
     return n < room ? n : room;
 }
 
+bool sched_decodes(const struct row *r)
+{
+    uint32_t due = row_due(r);
+    return due == 1 || (r->seq->len >= r->prompt_n && due <= r->sure + 1);
+}
+
 /* Prompts share `left` evenly, so that a short one need not wait for a long one; what a short one leaves over goes to the
  * others in order of rank. */
 static void share(struct engine *en, struct step *st, uint32_t left)
 {
     uint32_t prompts = 0;
     for (uint32_t i = 0; i < st->n; i++)
-        if (row_due(st->rows[i]) > 1) {
+        if (!sched_decodes(st->rows[i])) {
             st->rows[i]->take = 0;
             prompts++;
         }
@@ -228,7 +234,7 @@ static void share(struct engine *en, struct step *st, uint32_t left)
         uint32_t even = pass ? left : left / prompts;
         for (uint32_t i = 0; i < st->n; i++) {
             struct row *r = st->rows[i];
-            if (row_due(r) <= 1)
+            if (sched_decodes(r))
                 continue;
             uint32_t more = most(en, r) - r->take;
             more = more < even ? more : even;
@@ -250,18 +256,37 @@ static double predict(const struct engine *en, const struct step *st)
     return cost_ms(&en->cost.curve, &w);
 }
 
+/* One id of each row that decodes, then the others it is certain of, which have to be computed anyway, as far as the
+ * budget goes. Returns their sum. */
+static uint32_t share_decoding(struct engine *en, struct step *st, uint32_t *rows)
+{
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < st->n; i++) {
+        st->rows[i]->take = sched_decodes(st->rows[i]);
+        taken += st->rows[i]->take;
+    }
+    *rows = taken;
+    st->budget_ms = taken ? (double)en->cfg.itl_ms / (1 + en->cost.late) : SCHED_PREFILL_MS;
+    for (uint32_t i = 0; i < st->n; i++) {
+        struct row *r = st->rows[i];
+        if (!sched_decodes(r) || row_due(r) == 1)
+            continue;
+        uint32_t more = row_due(r) - 1, room = en->step_tokens - taken;
+        more = more < room ? more : room;
+        r->take = 1 + more;
+        while (more > SCHED_LEAST_PREFILL && predict(en, st) > st->budget_ms)
+            r->take = 1 + (more /= 2);
+        taken += more;
+    }
+    return taken;
+}
+
 void sched_share(struct engine *en, struct step *st)
 {
-    uint32_t decoding = 0;
-    for (uint32_t i = 0; i < st->n; i++)
-        if (row_due(st->rows[i]) == 1) {
-            st->rows[i]->take = 1;
-            decoding++;
-        }
+    uint32_t decoding, taken = share_decoding(en, st, &decoding);
     /* hi does not fit, lo is what is taken at least */
-    uint32_t lo = SCHED_LEAST_PREFILL, hi = en->step_tokens - decoding;
+    uint32_t lo = SCHED_LEAST_PREFILL, hi = en->step_tokens - taken;
     lo = lo < hi ? lo : hi;
-    st->budget_ms = decoding ? (double)en->cfg.itl_ms / (1 + en->cost.late) : SCHED_PREFILL_MS;
     share(en, st, hi);
     st->predicted_ms = predict(en, st);
     if (st->predicted_ms <= st->budget_ms || lo == hi || decoding == st->n)

@@ -31,6 +31,9 @@ double sched_rank(int32_t priority, double now);
 void sched_admit(struct engine *en);
 
 /* The row whose blocks go first when they run out: one that cannot run anyway, otherwise the one of the largest rank. */
+/* A row whose prompt is fed, or all but one id of it: it goes into each step with all it has, a few ids at most. */
+bool sched_decodes(const struct row *r);
+
 struct row *sched_victim(struct engine *en);
 
 /* Sets `take` of every row of the step within the budget; st->predicted_ms and st->budget_ms say how it came out. */

@@ -48,6 +48,14 @@ void stats_time(struct stats *s, enum stat_time t, double seconds)
     add(&s->sum_ns[t], seconds > 0 ? (uint64_t)(seconds * 1e9) : 0);
 }
 
+void stats_source(struct stats *s, enum source_kind k, const struct source_counts *c)
+{
+    add(&s->source[k][0], c->proposed);
+    add(&s->source[k][1], c->accepted);
+    add(&s->source[k][2], c->rejected);
+    add(&s->source[k][3], c->asserted);
+}
+
 void stats_finished(struct stats *s, enum finish f)
 {
     add(&s->finished[f], 1);
@@ -91,4 +99,7 @@ void engine_stats(struct engine *en, struct engine_stats *out)
     };
     for (int f = 0; f <= FINISH_CANCELLED; f++)
         out->finished[f] = get(&s->finished[f]);
+    for (int k = 0; k < SOURCE_KINDS; k++)
+        out->by_source[k] = (struct source_counts){get(&s->source[k][0]), get(&s->source[k][1]),
+                                                   get(&s->source[k][2]), get(&s->source[k][3])};
 }

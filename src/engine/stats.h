@@ -21,7 +21,11 @@ struct stats {
     _Atomic uint64_t finished[FINISH_CANCELLED + 1];
     _Atomic uint64_t count[STAT_TIMES][STAT_BUCKETS];
     _Atomic uint64_t sum_ns[STAT_TIMES];
+    _Atomic uint64_t source[SOURCE_KINDS][4]; /* proposed, accepted, rejected, asserted */
 };
+
+/* What sources did for a request that ended. */
+void stats_source(struct stats *s, enum source_kind k, const struct source_counts *c);
 
 void stats_add(struct stats *s, enum stat_counter c, uint64_t n);
 void stats_time(struct stats *s, enum stat_time t, double seconds);

@@ -5,7 +5,9 @@
 #include "engine/step.h"
 
 #include "engine/emit.h"
+#include "engine/fill.h"
 #include "engine/inside.h"
+#include "engine/judge.h"
 #include "engine/sched.h"
 #include "engine/score.h"
 
@@ -24,6 +26,21 @@ static bool collect(struct engine *en, struct step *st)
         stalls |= r->stalled > 0 && !waited;
     }
     return stalls;
+}
+
+/* What is certain is chosen, what is likely is put behind the rows. True when rows ended. */
+static bool propose(struct engine *en, struct step *st)
+{
+    uint32_t n = 0, before = en->rows.n;
+    for (uint32_t i = 0; i < st->n; i++) {
+        struct row *r = st->rows[i];
+        fill_certain(en, r);
+        if (r->state == ROW_RUNNING && !r->telling)
+            st->rows[n++] = r;
+    }
+    st->n = n;
+    fill_propose(en, st);
+    return en->rows.n != before;
 }
 
 /* Room for what r feeds. When blocks have run out, rows give theirs up, those of the largest rank first; the last row
@@ -47,6 +64,7 @@ static bool fit(struct engine *en, struct step *st)
 {
     uint32_t before = en->rows.n;
     sched_share(en, st);
+    fill_fit(en, st);
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         if (r->state == ROW_RUNNING)
@@ -67,45 +85,24 @@ static void forward(struct engine *en, struct step *st)
         struct row *r = st->rows[i];
         st->spans[i] = (struct model_span){.seq = r->seq, .ids = r->ids + r->seq->len, .n = r->take};
         r->status = ST_OK;
+        r->judged = r->accepted = 0;
     }
     en->net.forward(en->net.ctx, st->spans, st->n);
 }
 
-/* 4. Head, where the next id is not known: at the last position of spans that reach their row's end. */
+/* 4. Head, where the next id is not known. */
 static void head(struct engine *en, struct step *st)
 {
-    uint32_t at = 0;
-    st->heads_n = 0;
-    for (uint32_t i = 0; i < st->n; i++) {
-        struct row *r = st->rows[i];
-        at += r->take;
-        r->wants_head = r->take == row_due(r) && !r->prompt_only;
-        if (!r->wants_head)
-            continue;
-        st->heads[st->heads_n] = r;
-        st->at[st->heads_n++] = at - 1;
-        r->heads++;
-    }
+    judge_collect(en, st);
     if (st->heads_n)
         en->net.head(en->net.ctx, st->at, st->heads_n, en->logits);
 }
 
-static void judge_one(void *ctx, uint32_t task, int worker)
+/* What a row has fed and keeps: of the likely ids, those that were chosen. (All but the last chosen id, that is, and also of
+ * a row that failed behind them.) */
+static uint32_t kept(const struct row *r)
 {
-    struct engine *en = ctx;
-    struct row *r = en->step.heads[task];
-    struct sampler *s = en->samplers[worker];
-    const float *logits = en->logits + (size_t)task * en->net.vocab;
-    r->status = sampler_choose(s, &r->sampling, &r->sample, logits, r->ids, r->n, r->n - r->prompt_n, &r->chosen,
-                               &r->err);
-    if (!r->status && r->logprobs)
-        sampler_logprobs(s, logits, r->chosen, &r->logprob, r->top, r->logprobs - 1);
-}
-
-/* 5. Judge: each row's sampler chooses. Rows are independent, so they are tasks. */
-static void judge(struct engine *en, struct step *st)
-{
-    pool_run(en->cfg.pool, judge_one, en, st->heads_n);
+    return r->take - r->likely + r->accepted;
 }
 
 /* 6. Commit: what was fed belongs to the sequences now, and full blocks to the prefix cache, unless the row failed. */
@@ -114,11 +111,19 @@ static void commit(struct engine *en, struct step *st)
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         bool keep = r->plan.publish.on && !r->status;
+        uint32_t before = r->seq->len, from = r->n, n = kept(r);
+        r->n += r->judged;
+        if (r->wants_head)
+            r->sure = 0;
         if (keep)
-            kv_tree_publish(en->tree, r->plan.ns, r->ids, r->seq, r->seq->len + r->take);
-        kv_seq_commit(r->seq, r->take);
-        if (keep && r->seq->len == r->prompt_n)
-            kv_tree_mark(en->tree, r->seq);
+            kv_tree_publish(en->tree, r->plan.ns, r->ids, r->seq, before + n);
+        kv_seq_commit(r->seq, n);
+        if (before < r->prompt_n && r->seq->len >= r->prompt_n) {
+            r->prefilled = r->prefilled > 0 ? r->prefilled : engine_clock(en);
+            if (keep)
+                kv_tree_mark(en->tree, r->seq);
+        }
+        fill_settle(en, r, from);
         r->steps++;
         if (!r->counted && r->seq->len >= r->prompt_n) {
             r->counted = true;
@@ -160,7 +165,8 @@ static void account(struct engine *en, const struct step *st, const uint64_t at[
 bool step_run(struct engine *en)
 {
     struct step *st = &en->step;
-    bool stalls = collect(en, st), changed = fit(en, st);
+    bool stalls = collect(en, st), changed = propose(en, st);
+    changed |= fit(en, st);
     if (!st->n)
         return stalls || changed;
     uint64_t at[4] = {clock_ns()};
@@ -168,7 +174,7 @@ bool step_run(struct engine *en)
     at[1] = clock_ns();
     head(en, st);
     at[2] = clock_ns();
-    judge(en, st);
+    judge_rows(en, st);
     uint32_t scored = score_prompts(en, st);
     at[3] = clock_ns();
     account(en, st, at, scored);

@@ -6,13 +6,17 @@
 
 #include "engine/row.h"
 
+#define FILL_HEADS 64u /* likely ids of all rows in one step that get a head */
+
 struct step {
     struct row *rows[LIMIT_ROWS];  /* that take part, in order of rank */
     uint32_t n;
     struct model_span spans[LIMIT_ROWS];
-    struct row *heads[LIMIT_ROWS]; /* rows whose last position gets a head */
-    uint32_t at[LIMIT_ROWS];       /* that position, counted over all spans */
+    struct row *judged[LIMIT_ROWS]; /* rows that choose something */
+    uint32_t judged_n;
+    uint32_t at[LIMIT_ROWS + FILL_HEADS]; /* positions that get a head, counted over all spans: row after row */
     uint32_t heads_n;
+    double worth_ms;               /* what an id of a row costs when rows only decode */
     double predicted_ms, budget_ms; /* sched.h */
     uint64_t score_ns;             /* of heads that score prompts */
 };

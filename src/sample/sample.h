@@ -116,17 +116,24 @@ struct sample_state {
 
 void sample_state_begin(struct sample_state *st, const struct sample_params *p);
 
+/* Words of a mask: bit id % 32 of word id / 32. */
+static inline size_t sample_mask_words(uint32_t vocab)
+{
+    return (size_t)vocab / 32 + (vocab % 32 != 0);
+}
+
 struct sampler; /* scratch for one thread: candidates of one vocabulary */
 MUST_CHECK enum status sampler_new(struct sampler **out, uint32_t vocab, const struct kern_ops *ops, struct err *e);
 void sampler_free(struct sampler *s);
 
 /* Chooses the token for output position `position` (0 = first completion token). `history` is prompt and output so far.
- * `logits` is [vocab] and is not changed; `p` has passed sample_check(). `st` is used under mirostat only: on ST_OK it has
+ * `logits` is [vocab] and is not changed; `mask` [sample_mask_words(vocab)] has a bit for each id that may be chosen, NULL:
+ * any. It outranks everything: where bias and bans leave nothing of it, they do not count. `p` has passed sample_check(). `st` is used under mirostat only: on ST_OK it has
  * moved on, otherwise it is as it was. ST_STEP_FAILED when a logit is not finite; ST_ARGUMENT (field "logit_bias") when
- * every id is banned. */
+ * every id is banned, or (field "grammar") when the mask is empty. */
 MUST_CHECK enum status sampler_choose(struct sampler *s, const struct sample_params *p, struct sample_state *st,
-                                      const float *logits, const tok_id *history, size_t history_n, uint32_t position,
-                                      tok_id *out, struct err *e);
+                                      const float *logits, const uint32_t *mask, const tok_id *history, size_t history_n,
+                                      uint32_t position, tok_id *out, struct err *e);
 
 /* Raw log-softmax of the chosen id and the n most likely (n <= LIMIT_LOGPROBS), in order. */
 struct sample_logprob {

@@ -67,6 +67,21 @@ static void change(struct sampler *s, const float *logits, const tok_id *history
         sample_dry(s, history, n);
 }
 
+/* Takes away what is not in the mask. */
+static void apply_mask(struct sampler *s, const uint32_t *mask)
+{
+    for (uint32_t at = 0; at < s->vocab; at += 32) {
+        uint32_t out = ~mask[at / 32];
+        for (; out; out &= out - 1) {
+            uint32_t id = at + (uint32_t)__builtin_ctz(out);
+            if (id >= s->vocab)
+                break;
+            s->logits[id] = -INFINITY;
+            s->banned = true;
+        }
+    }
+}
+
 /* The first of the largest; false when all are banned. (The kernel's argmax takes finite values only.) */
 static bool find_best(struct sampler *s, uint32_t *best, float *max)
 {
@@ -79,6 +94,24 @@ static bool find_best(struct sampler *s, uint32_t *best, float *max)
             *best = i;
         }
     return *max > -INFINITY;
+}
+
+/* The logits that count at this position, in s->logits, and the best of them. */
+static enum status prepare(struct sampler *s, const float *logits, const uint32_t *mask, const tok_id *history,
+                           size_t n, uint32_t *best, float *max, struct err *e)
+{
+    change(s, logits, history, n);
+    if (mask)
+        apply_mask(s, mask);
+    if (find_best(s, best, max))
+        return ST_OK;
+    if (!mask)
+        return err_set(e, ST_ARGUMENT, "logit_bias", "every token is banned at output position %u", s->position);
+    memcpy(s->logits, logits, s->vocab * sizeof *logits);
+    apply_mask(s, mask);
+    if (find_best(s, best, max))
+        return ST_OK;
+    return err_set(e, ST_ARGUMENT, "grammar", "the grammar allows no token at output position %u", s->position);
 }
 
 /* --- candidates ------------------------------------------------------------------------------------------------------ */
@@ -159,8 +192,8 @@ static bool only_first(const struct sample_params *p)
 }
 
 enum status sampler_choose(struct sampler *s, const struct sample_params *p, struct sample_state *st,
-                           const float *logits, const tok_id *history, size_t history_n, uint32_t position,
-                           tok_id *out, struct err *e)
+                           const float *logits, const uint32_t *mask, const tok_id *history, size_t history_n,
+                           uint32_t position, tok_id *out, struct err *e)
 {
     uint32_t best = 0;
     float max = 0;
@@ -170,10 +203,8 @@ enum status sampler_choose(struct sampler *s, const struct sample_params *p, str
     s->p = p;
     s->position = position;
     s->banned = false;
-    if (changes(s, history_n)) {
-        change(s, logits, history, history_n);
-        if (!find_best(s, &best, &max))
-            return err_set(e, ST_ARGUMENT, "logit_bias", "every token is banned at output position %u", position);
+    if (mask || changes(s, history_n)) {
+        TRY(prepare(s, logits, mask, history, history_n, &best, &max, e));
         logits = s->logits;
     }
     if (only_first(p)) {

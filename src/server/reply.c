@@ -44,6 +44,12 @@ void server_job_release(struct reply_job *job)
     }
     job->prompts_n = 0;
     drop_request(job);
+    grammar_free(job->grammar);
+    template_rows_free(job->rows);
+    format_tools_free(job->tools);
+    job->grammar = NULL;
+    job->rows = NULL;
+    job->tools = NULL;
 }
 
 static void release(struct http_call *call)
@@ -111,6 +117,9 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     job->root = NULL;
     job->bias = NULL;
     job->breaker_set = NULL;
+    job->grammar = NULL;
+    job->rows = NULL;
+    job->tools = NULL;
     r->created = clock_unix();
     keep(&r->job.salt, r->salt, sizeof r->salt);
     keep(&r->job.owner, r->owner, sizeof r->owner);
@@ -167,6 +176,10 @@ static enum status submit_part(struct reply *r, struct reply_part *p, struct err
         .deadline_ms = job->deadline_ms,
         .salt = job->salt.s,
         .salt_n = job->salt.n,
+        .grammar = job->grammar,
+        .rows = job->rows,
+        .fill = job->fill,
+        .sources_off = job->sources_off,
         .name = name,
     };
     rq.sampling.choice = p->index % job->n;

@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "format/format.h"
 #include "server/private.h"
 #include "server/replay_store.h"
 
@@ -46,6 +47,15 @@ struct reply_job {
     bool echo;    /* the prompt comes first in the reply; with logprobs, its tokens too */
     bool nothing; /* max_tokens was 0: no token is generated. Needs echo */
     bool plan;    /* usage tells how the request was served */
+    bool trace;   /* the reply tells where each of its ids came from */
+    enum fill_mode fill;
+    uint32_t sources_off;          /* as in struct request */
+    struct grammar *grammar;       /* a reference; NULL = none. So are the next two */
+    struct template_rows *rows;
+    struct format_tools *tools;    /* what recognise.tools is */
+    struct recogniser_config recognise; /* what is looked for in replies: reasoning, calls */
+    bool recognises;               /* something is */
+    bool one_call;                 /* more than one call is not wanted */
     int32_t priority;
     uint32_t deadline_ms; /* 0 = none */
     struct server_name salt;

@@ -54,6 +54,7 @@ struct source_row {
     uint32_t known;      /* tentative ids begin here */
     uint32_t n;
     struct matcher *matcher; /* stands behind ids[0, n), and does so again when a call returns; NULL = no grammar */
+    const struct matcher_next *next; /* with a matcher: what may come behind ids[0, known) */
     const struct template_rows *rows; /* what the chat template determines; NULL = nothing is known */
     const struct sample_params *sampling;
     void *state[SOURCE_KINDS]; /* each source's own */
@@ -73,6 +74,7 @@ struct source_ask {
     float chance;     /* that everything tentative so far will be accepted */
     float price;      /* of computing one more id, as a share of what an accepted one is worth: an id that is accepted with
                          less than this chance, counted from the beginning of the span, does not pay */
+    double worth_ms;  /* what an accepted id saves, for sources that take time themselves */
     struct source_proposal *out; /* empty when asked */
 };
 

@@ -245,7 +245,7 @@ uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint3
     while (n < max) {
         struct fake_state st = state_of(f, ids, ids, rq->prompt_n + n);
         logits_of(f, &st, logits);
-        if (sampler_choose(s, &rq->sampling, &sample, logits, ids, rq->prompt_n + n, n, &out[n], NULL))
+        if (sampler_choose(s, &rq->sampling, &sample, logits, NULL, ids, rq->prompt_n + n, n, &out[n], NULL))
             break;
         ids[rq->prompt_n + n] = out[n];
         if (out[n++] == FAKE_EOS && !rq->ignore_eos)

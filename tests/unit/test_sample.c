@@ -23,7 +23,7 @@ static tok_id choose(struct sampler *s, const struct sample_params *p, const flo
     tok_id id = -1;
     struct sample_state st;
     sample_state_begin(&st, p);
-    assert_int_equal(sampler_choose(s, p, &st, l, NULL, 0, position, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, p, &st, l, NULL, NULL, 0, position, &id, NULL), ST_OK);
     return id;
 }
 
@@ -296,24 +296,24 @@ static void test_penalty(void **state)
     const tok_id history[] = {5, 3, 0, 0, 0};
     tok_id id;
     p.repetition_penalty = 1.5f; /* id 0, thrice in the history, is penalised once: 1.33 < 1.9 */
-    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 1);
     p.repetition_penalty = 1.05f; /* 1.905 > 1.9 only if applied once */
-    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     p.repetition_penalty = 2.0f;
     p.penalty_last = 2; /* only id 0 */
     const float l2[6] = {2.0f, 0.5f, -1.0f, 0.5f, 0.0f, 1.2f};
-    assert_int_equal(sampler_choose(s, &p, NULL, l2, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l2, NULL, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 5);
     p.penalty_last = 0; /* 5 too */
-    assert_int_equal(sampler_choose(s, &p, NULL, l2, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l2, NULL, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     const float negative[6] = {-1.0f, -1.5f, -9.0f, -9.0f, -9.0f, -9.0f};
-    assert_int_equal(sampler_choose(s, &p, NULL, negative, history, 5, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, negative, NULL, history, 5, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 1); /* negative logits are multiplied: -2 */
     const tok_id odd[] = {-1, 6, 1 << 30};
-    assert_int_equal(sampler_choose(s, &p, NULL, l, odd, 3, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, odd, 3, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     /* The logits were not changed, and nothing is remembered from one call to the next. */
     assert_int_equal(choose(s, &p, negative, 0), 0);
@@ -329,10 +329,10 @@ static void test_penalty_cannot_overflow(void **state)
     const tok_id history[] = {0, 1};
     tok_id id;
     p.repetition_penalty = 0.01f;
-    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 2, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, history, 2, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     p.temperature = 1;
-    assert_int_equal(sampler_choose(s, &p, NULL, l, history, 2, 0, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, history, 2, 0, &id, NULL), ST_OK);
     assert_int_equal(id, 0);
     sampler_free(s);
 }
@@ -352,7 +352,7 @@ static void test_non_finite(void **state)
                 struct err e;
                 tok_id id;
                 l[at] = bad[b];
-                assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, 0, 4, &id, &e), ST_STEP_FAILED);
+                assert_int_equal(sampler_choose(s, &p, NULL, l, NULL, NULL, 0, 4, &id, &e), ST_STEP_FAILED);
                 l[at] = 0;
             }
     }

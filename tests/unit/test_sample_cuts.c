@@ -29,7 +29,7 @@ static tok_id choose(struct sampler *s, const struct sample_params *p, const flo
     struct sample_state st;
     struct err e = {0};
     sample_state_begin(&st, p);
-    if (sample_check(p, s->vocab, &e) || sampler_choose(s, p, &st, l, NULL, 0, position, &id, &e))
+    if (sample_check(p, s->vocab, &e) || sampler_choose(s, p, &st, l, NULL, NULL, 0, position, &id, &e))
         fail_msg("%s", e.text);
     return id;
 }

@@ -32,7 +32,7 @@ static tok_id choose(struct sampler *s, const struct sample_params *p, const flo
     struct sample_state st;
     sample_state_begin(&st, p);
     assert_int_equal(sample_check(p, s->vocab, NULL), ST_OK);
-    assert_int_equal(sampler_choose(s, p, &st, l, h, n, position, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, p, &st, l, NULL, h, n, position, &id, NULL), ST_OK);
     return id;
 }
 
@@ -130,7 +130,7 @@ static void test_all_banned(void **state)
         p.bias = b;
         p.bias_n = 3;
         sample_state_begin(&st, &p);
-        assert_int_equal(sampler_choose(s, &p, &st, l, NULL, 0, 0, &id, &e), ST_ARGUMENT);
+        assert_int_equal(sampler_choose(s, &p, &st, l, NULL, NULL, 0, 0, &id, &e), ST_ARGUMENT);
         assert_string_equal(e.field, "logit_bias");
         assert_true(st.mu == 10 && id == -7);
         p.bias_n = 2;

@@ -23,7 +23,7 @@ static tok_id choose(struct sampler *s, const struct sample_params *p, struct sa
 {
     tok_id id = -1;
     assert_int_equal(sample_check(p, LIMIT_VOCAB, NULL), ST_OK);
-    assert_int_equal(sampler_choose(s, p, st, l, NULL, 0, position, &id, NULL), ST_OK);
+    assert_int_equal(sampler_choose(s, p, st, l, NULL, NULL, 0, position, &id, NULL), ST_OK);
     return id;
 }
 

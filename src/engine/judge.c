@@ -1,0 +1,102 @@
+/* judge: see judge.h. */
+#include "engine/judge.h"
+
+#include "engine/fill.h"
+#include "engine/inside.h"
+
+void judge_collect(struct engine *en, struct step *st)
+{
+    (void)en;
+    uint32_t at = 0;
+    st->heads_n = st->judged_n = 0;
+    for (uint32_t i = 0; i < st->n; i++) {
+        struct row *r = st->rows[i];
+        uint32_t last = at + row_due(r) - 1; /* of what was known before */
+        at += r->take;
+        r->accepted = 0;
+        r->wants_head = r->take == row_due(r) + r->likely && !r->prompt_only;
+        if (!r->wants_head)
+            continue;
+        r->head = st->heads_n;
+        st->judged[st->judged_n++] = r;
+        for (uint32_t k = 0; k <= r->likely; k++)
+            if (k == r->likely || !fill_skips_head(r, k)) {
+                st->at[st->heads_n++] = last + k;
+                r->heads++;
+            }
+    }
+}
+
+/* The sampler's choice at the end of ids[0, n + k). */
+static enum status choose(struct row *r, struct sampler *s, const float *logits, uint32_t k, tok_id *out)
+{
+    uint32_t at = r->n - r->prompt_n + k;
+    if (r->matcher && r->next.n == 1 && !r->next.end && !sample_needs_dist(&r->sampling))
+        *out = r->next.only;
+    else
+        TRY(sampler_choose(s, &r->sampling, &r->sample, logits, r->matcher ? r->mask : NULL, r->ids, r->n + k, at, out,
+                           &r->err));
+    if (!r->imposed || at >= r->imposed_n)
+        return ST_OK;
+    *out = r->imposed[at];
+    if (r->matcher && !(r->mask[*out / 32] >> *out % 32 & 1))
+        return err_set(&r->err, ST_ARGUMENT, "imposed", "id %d at output position %u is not possible in its grammar",
+                       (int)*out, at);
+    return ST_OK;
+}
+
+static bool ends(const struct engine *en, const struct row *r, tok_id id)
+{
+    return en->has_words && !r->ignore_eos && en->words.ends(en->words.ctx, id);
+}
+
+/* Decides about likely id k, or about the one behind all of them. False when the walk ends there. */
+static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t k, const float **logits)
+{
+    struct row_choice *c = &r->choice[(r->n + k) % ROW_CHOICES];
+    bool fed = k < r->likely, known = fed && fill_skips_head(r, k);
+    tok_id id = fed ? r->ids[r->n + k] : -1, chosen = id;
+    if (!known) {
+        r->status = choose(r, s, *logits, k, &chosen);
+        if (r->status)
+            return false;
+        if (r->logprobs)
+            sampler_logprobs(s, *logits, chosen, &c->logprob, c->top, r->logprobs - 1);
+        *logits += en->net.vocab;
+    }
+    bool same = fed && chosen == id;
+    c->origin = same ? (int8_t)fill_piece(r, k)->kind : ORIGIN_SAMPLED;
+    c->asserted = known;
+    r->ids[r->n + k] = chosen;
+    r->accepted += same;
+    r->judged++;
+    if (ends(en, r, chosen))
+        return false;
+    if (!r->matcher)
+        return same;
+    if (!matcher_consume(r->matcher, &chosen, 1)) {
+        r->judged--;
+        r->accepted -= same;
+        r->status = err_set(&r->err, ST_BUG, "grammar", "the grammar does not go on with id %d", (int)chosen);
+        return false;
+    }
+    r->status = row_look_ahead(r, &r->err);
+    return same && !r->status && !r->complete;
+}
+
+static void judge_one(void *ctx, uint32_t task, int worker)
+{
+    struct engine *en = ctx;
+    struct row *r = en->step.judged[task];
+    const float *logits = en->logits + (size_t)r->head * en->net.vocab;
+    r->judged = 0;
+    uint32_t k = 0;
+    while (decide(en, r, en->samplers[worker], k, &logits))
+        k++;
+}
+
+/* Rows are independent, so they are tasks. */
+void judge_rows(struct engine *en, struct step *st)
+{
+    pool_run(en->cfg.pool, judge_one, en, st->judged_n);
+}
