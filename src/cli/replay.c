@@ -16,6 +16,7 @@
 #include "cli/curve.h"
 #include "cli/machine.h"
 #include "model/model.h"
+#include "weights/weights.h"
 
 #define PROMPT_TIME 1704067200 /* what templates take for now: a date in a prompt would make runs differ */
 #define ALL_SOURCES ((1u << SOURCE_KINDS) - 1)
@@ -53,9 +54,9 @@ static const struct opt_verb verb = {
     "bench replay",
     "Times recorded conversations with fast-forwarding off and on. Each line of the file is {class, messages, tools, "
     "tool_choice, response_format, reply}: the model is taken to write the reply; every forward pass is made. Times are of "
-    "decoding, from the first token on: prompts are fed beforehand. Ratios are on / off, so less is better: of the time, of "
-    "the forward passes, and of the cost that the engine's cost curve predicts for them. JSON: {model, isa, threads, batch, "
-    "pairs, fill, cost, classes: {NAME: {lines, tokens, ratio_time, ratio_time_range, ratio_steps, ratio_cost, off: "
+    "decoding, from the first token on: prompts are fed beforehand. Ratios are on / off, so less is better: of the time, "
+    "of the forward passes, and of the cost that the engine's cost curve predicts for them. JSON: {model, isa, threads, "
+    "batch, pairs, fill, cost, classes: {NAME: {lines, tokens, ratio_time, ratio_time_range, ratio_steps, ratio_cost, off: "
     "{seconds, forwards, head_positions, computed, sampled, prompt_fed}, on: {the same}, by_source: {NAME: {proposed, "
     "accepted, rejected, asserted, alone: {the same as off, and ratios}}}}}}; alone with --each.",
     "FILE.jsonl -m FILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
@@ -124,8 +125,8 @@ static enum status encode(const struct job *j, tok_id end, struct replay_item *i
     TRY(encode_reply(&j->m, end, it, e));
     uint32_t context = model_info(j->m.model)->context;
     if (it->prompt_n + it->reply_n > context)
-        return err_set(e, ST_NEVER_FITS, "", "a prompt of %zu tokens and a reply of %zu are more than the model's context "
-                       "of %u", it->prompt_n, it->reply_n, context);
+        return err_set(e, ST_NEVER_FITS, "", "a prompt of %zu tokens and a reply of %zu exceed the model's context of %u",
+                       it->prompt_n, it->reply_n, context);
     return ST_OK;
 }
 
@@ -143,7 +144,8 @@ static enum status encode_all(struct job *j, struct err *e)
     uint32_t taken[LIMIT_REPLAY_CLASSES] = {0};
     tok_id end = end_of_turn(&j->m);
     if (end == TOK_NONE)
-        return err_set(e, ST_UNSUPPORTED, "", "%s: the vocabulary has no token that ends a reply", weights_path(j->m.weights));
+        return err_set(e, ST_UNSUPPORTED, "", "%.200s: no token of the vocabulary ends a reply",
+                       weights_path(j->m.weights));
     j->item = calloc(j->lines.n, sizeof *j->item);
     if (!j->item)
         return err_set(e, ST_NO_MEMORY, "", "no memory for %u conversations", j->lines.n);

@@ -5,8 +5,8 @@
  *      "reply": "text the model is taken to write"}
  *
  * `class`, `messages` and `reply` must be there; chat_template_kwargs may. A member of any other name is refused, so that
- * nothing that was recorded is silently left out of what is measured. The line's own bytes stay: they are what chat_prompt()
- * renders. Blank lines count, and hold nothing.
+ * nothing that was recorded is silently left out of what is measured. The line's own bytes stay: they are what
+ * chat_prompt() renders. Blank lines count, and hold nothing.
  */
 #ifndef CLI_REPLAY_LINES_H
 #define CLI_REPLAY_LINES_H
