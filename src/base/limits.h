@@ -45,6 +45,8 @@
 #define LIMIT_QUEUE 256u                      /* requests that wait */
 #define LIMIT_SPAN 512u                       /* tokens one row may feed in one step */
 #define LIMIT_STEP 2048u                      /* tokens of all rows in one step */
+#define LIMIT_ECHO 131072u                    /* ids of a row that copies are looked for in: the first ones */
+#define LIMIT_NGRAM (1u << 14)                /* short runs of a row's ids that are remembered, of each length; 2^n */
 #define LIMIT_EVENTS 64u                      /* unread events of a request, 2^n; a full ring makes the row wait */
 #define LIMIT_EVENT_BYTES 512u                /* text bytes carried by one event */
 #define LIMIT_CONNECTIONS 256u                /* open HTTP connections */

@@ -32,6 +32,7 @@ static enum status make(struct engine *en, enum source_kind k, const struct engi
 enum status fill_sources(struct engine *en, const struct engine_config *cfg, struct source *const *given,
                          struct err *e)
 {
+    en->given = given != NULL;
     for (unsigned k = 0; k < SOURCE_KINDS; k++) {
         if (given)
             en->source[k] = given[k];
@@ -411,7 +412,7 @@ void fill_fit(struct engine *en, struct step *st)
     for (uint32_t i = 0; i < st->n; i++) {
         const struct row *r = st->rows[i];
         tokens += r->take;
-        all.heads += r->take == row_due(r);
+        all.heads += sched_heads(r);
         cost_add(&all, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
     }
     for (uint32_t i = 0; i < st->n; i++) {
@@ -434,6 +435,7 @@ void fill_fit(struct engine *en, struct step *st)
         add_span(en, r, k, 1 + got, &all);
     }
     st->predicted_ms = cost_ms(&en->cost.curve, &all);
+    st->budget_ms = limit;
 }
 
 /* --- what became of it ----------------------------------------------------------------------------------------------- */

@@ -66,6 +66,7 @@ struct engine {
     tok_id *ids;                /* [slots][context]: prompt and output of every request */
     struct step_score *scores; /* [cfg.rows] */
     struct source *source[SOURCE_KINDS]; /* NULL = none */
+    bool given;                          /* a test's, which serve every request */
     struct source_ask *asks;             /* [cfg.rows] */
     struct source_proposal *proposal;    /* [cfg.rows] */
     struct step step;

@@ -245,28 +245,34 @@ static void share(struct engine *en, struct step *st, uint32_t left)
     }
 }
 
+uint32_t sched_heads(const struct row *r)
+{
+    return r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == row_due(r);
+}
+
 static double predict(const struct engine *en, const struct step *st)
 {
     struct cost_work w = {0};
     for (uint32_t i = 0; i < st->n; i++) {
         const struct row *r = st->rows[i];
-        w.heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == row_due(r);
+        w.heads += sched_heads(r);
         cost_add(&w, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
     }
     return cost_ms(&en->cost.curve, &w);
 }
 
 /* One id of each row that decodes, then the others it is certain of, which have to be computed anyway, as far as the
- * budget goes. Returns their sum. */
+ * budget goes but a few at least. Returns their sum. */
 static uint32_t share_decoding(struct engine *en, struct step *st, uint32_t *rows)
 {
-    uint32_t taken = 0;
+    uint32_t taken = 0, least = SCHED_LEAST_PREFILL;
     for (uint32_t i = 0; i < st->n; i++) {
         st->rows[i]->take = sched_decodes(st->rows[i]);
         taken += st->rows[i]->take;
     }
     *rows = taken;
     st->budget_ms = taken ? (double)en->cfg.itl_ms / (1 + en->cost.late) : SCHED_PREFILL_MS;
+    share(en, st, least); /* what prompts have at least stays theirs */
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         if (!sched_decodes(r) || row_due(r) == 1)
@@ -274,9 +280,10 @@ static uint32_t share_decoding(struct engine *en, struct step *st, uint32_t *row
         uint32_t more = row_due(r) - 1, room = en->step_tokens - taken;
         more = more < room ? more : room;
         r->take = 1 + more;
-        while (more > SCHED_LEAST_PREFILL && predict(en, st) > st->budget_ms)
+        while (more > least && predict(en, st) > st->budget_ms)
             r->take = 1 + (more /= 2);
         taken += more;
+        least = 0;
     }
     return taken;
 }

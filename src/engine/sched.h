@@ -31,6 +31,9 @@ double sched_rank(int32_t priority, double now);
 void sched_admit(struct engine *en);
 
 /* The row whose blocks go first when they run out: one that cannot run anyway, otherwise the one of the largest rank. */
+/* Heads that a row's r->take ids need, the likely ones not counted. */
+uint32_t sched_heads(const struct row *r);
+
 /* A row whose prompt is fed, or all but one id of it: it goes into each step with all it has, a few ids at most. */
 bool sched_decodes(const struct row *r);
 

@@ -91,7 +91,7 @@ struct source_ops {
     void (*propose)(struct source *s, const struct source_ask *asks, uint32_t n);
 
     /* What became of a proposal: once for each that was not empty, before observe(). Of its ids `offered` were computed
-     * (0: it was never run, which is no rejection) and the first `accepted` were what the sampler chose. */
+     * (0: none, or one before them was wrong already; that is no rejection) and the first `accepted` were what the sampler chose. */
     void (*settle)(struct source *s, const struct source_row *row, uint32_t ticket, uint32_t offered, uint32_t accepted);
 
     /* ids[from, known) are new: chosen or imposed. NULL: not interested. */

@@ -256,6 +256,12 @@ uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint3
     return n;
 }
 
+void fake_logits(const struct fake_model *f, const tok_id *ids, uint32_t n, float *out)
+{
+    struct fake_state st = state_of(f, ids, ids, n);
+    logits_of(f, &st, out);
+}
+
 float fake_logprob(const struct fake_model *f, const tok_id *ids, uint32_t n, tok_id id)
 {
     float logits[FAKE_VOCAB];

@@ -49,6 +49,9 @@ uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint3
 /* The log-probability of `id` after ids[0, n). */
 float fake_logprob(const struct fake_model *f, const tok_id *ids, uint32_t n, tok_id id);
 
+/* The logits after ids[0, n): [FAKE_VOCAB]. */
+void fake_logits(const struct fake_model *f, const tok_id *ids, uint32_t n, float *out);
+
 const char *fake_text(const struct fake_model *f, tok_id id);
 
 #endif

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "engine_client.h"
+#include "fake_source.h"
 
 #define MOST_REQUESTS 40u
 #define MOST_CONTEXT 512u
@@ -64,11 +65,12 @@ static bool easy;         /* plenty of blocks, everybody reads every second turn
 static double longest_s;  /* of a turn */
 static uint32_t turns_n;
 static struct fake_model fake;
+static struct source *sources[SOURCE_KINDS];
 static struct engine *en;
 static double now;
 static struct {
     uint64_t scenarios, requests, refused, cancelled, vanished, stalled, deadlines, preemptions, turns, cached;
-    uint64_t exhausted, poisoned;
+    uint64_t exhausted, poisoned, asserted, accepted, rejected, stopped_inside;
 } seen;
 
 #define CHECK(x, ...)                                                                                                 \
@@ -150,6 +152,8 @@ static void make_request(struct client *c, uint32_t context)
     c->rq.prompt_logprobs = c->rq.logprobs && chance(50);
     c->rq.prompt_only = c->rq.prompt_logprobs && chance(40);
     c->rq.no_prefix_cache = chance(10);
+    c->rq.fill = chance(20) ? FILL_OFF : FILL_LOSSLESS;
+    c->rq.sources_off = chance(20) ? any(1u << SOURCE_KINDS) : 0;
     c->salt = (char)('a' + any(2));
     c->rq.salt = &c->salt;
     c->rq.salt_n = chance(30);
@@ -166,6 +170,19 @@ static void make_request(struct client *c, uint32_t context)
         c->prompt[at] = FAKE_POISON;
 }
 
+/* In a third of the scenarios none, otherwise several of all habits. */
+static void make_sources(void)
+{
+    bool none = chance(33);
+    for (int k = 0; k < SOURCE_KINDS; k++) {
+        sources[k] = NULL;
+        if (none || chance(40))
+            continue;
+        enum fake_habit habit = k == SOURCE_GRAMMAR ? FAKE_SURE : (enum fake_habit)(1 + any(FAKE_HABITS - 1));
+        sources[k] = fake_source_new(&fake, (enum source_kind)k, habit);
+    }
+}
+
 static void make_engine(struct pool *pool)
 {
     static const uint32_t chunks[] = {1, 3, 7, 32, 100, 512};
@@ -173,7 +190,9 @@ static void make_engine(struct pool *pool)
     uint32_t context = 64 + any(MOST_CONTEXT - 63);
     fake_init(&fake, context);
     fake.no_eos = chance(50);
-    fake.tuning = (struct engine_tuning){.manual = true, .clock = sim_clock, .stall_ms = 500 + any(1500)};
+    make_sources();
+    fake.tuning = (struct engine_tuning){
+        .manual = true, .clock = sim_clock, .stall_ms = 500 + any(1500), .source = sources};
     easy = chance(25);
     if (!easy && chance(70)) /* often too few for all rows, sometimes for one */
         fake.tuning.positions = chance(80) ? context + any(3 * context) : context / 2 + any(context / 2);
@@ -284,7 +303,7 @@ static void check_turn(const struct fake_model *before, bool worked)
     uint32_t fed = fake.fed - before->fed, spans = fake.spans - before->spans;
     engine_verify(en);
     engine_last_step(en, &predicted, &budget);
-    if (fed > spans + 4) /* more than one id a row and the four that are always allowed */
+    if (fed > spans + 8) /* more than one id a row and the four of a prompt and four certain ones that always may */
         CHECK(ms <= budget * 1.000001, "a step of %u ids took %.3f ms, the budget is %.3f", fed, ms, budget);
     idle_turns = worked ? 0 : idle_turns + 1;
     uint32_t running, waiting;
@@ -344,6 +363,28 @@ static void check_whole(const struct client *c, const tok_id *want, uint32_t n, 
     CHECK(r->usage.completion_tokens == used + (eos && !stopped), "%u tokens counted", r->usage.completion_tokens);
 }
 
+/* L7: every token has an origin, and nothing was asked that the request switched off. */
+static void check_sources(const struct client *c)
+{
+    const struct request_usage *u = &c->reply.result.usage;
+    uint64_t filled = 0;
+    for (int k = 0; k < SOURCE_KINDS; k++) {
+        const struct source_counts *s = &u->by_source[k];
+        bool on = sources[k] && c->rq.fill != FILL_OFF && !(c->rq.sources_off & 1u << k);
+        CHECK(on || !s->proposed, "%s proposed %llu ids, though it is off", source_name((enum source_kind)k),
+              (unsigned long long)s->proposed);
+        CHECK(s->accepted + s->rejected <= s->proposed && s->asserted <= s->accepted, "counts of %s do not add up",
+              source_name((enum source_kind)k));
+        filled += s->accepted;
+        seen.asserted += s->asserted;
+        seen.accepted += s->accepted - s->asserted;
+        seen.rejected += s->rejected;
+        seen.stopped_inside += s->accepted + s->rejected < s->proposed;
+    }
+    CHECK(u->sampled + filled == u->completion_tokens, "%u sampled and %llu filled of %u tokens", u->sampled,
+          (unsigned long long)filled, u->completion_tokens);
+}
+
 static void check_client(const struct client *c)
 {
     static tok_id want[CLIENT_IDS];
@@ -352,7 +393,7 @@ static void check_client(const struct client *c)
     if (c->refused || c->gone)
         return;
     if (c->poisoned) { /* L4: it fails, and nobody else does. What it chose before the end of its prompt is nothing. */
-        CHECK(c->reply.n == 0, "%u ids after poison", c->reply.n);
+        CHECK(c->reply.n <= r->usage.by_source[SOURCE_GRAMMAR].asserted, "%u ids after poison", c->reply.n);
         CHECK(r->err.code == ST_STEP_FAILED || r->err.code == ST_DEADLINE || r->err.code == ST_CANCELLED ||
                   r->kv_exhausted,
               "a poisoned request ended with %s", finish_name(r->finish));
@@ -364,6 +405,7 @@ static void check_client(const struct client *c)
           r->usage.preemptions);
     seen.preemptions += r->usage.preemptions;
     seen.cached += r->usage.cached_tokens;
+    check_sources(c);
     uint32_t n = c->rq.prompt_only ? 0 : fake_expect(&fake, &c->rq, most, want);
     CHECK(c->reply.n <= n && !memcmp(c->reply.ids, want, c->reply.n * sizeof *want), "ids that it does not give alone");
     bool whole = r->finish == FINISH_STOP || r->finish == FINISH_LENGTH;
@@ -433,16 +475,18 @@ int main(int argc, char **argv)
     pool_free(pool);
     printf("note: %llu scenarios, seeds %llu to %llu: %llu requests in %llu turns; %llu refused, %llu cancelled, %llu "
            "vanished, %llu not read, %llu deadlines, %llu times put back, %llu ends for lack of blocks, %llu poisoned, "
-           "%llu ids reused\n",
+           "%llu ids reused; of sources: %llu asserted, %llu accepted, %llu rejected, %llu ends inside of what they said\n",
            (unsigned long long)seen.scenarios, (unsigned long long)first, (unsigned long long)(first + n - 1),
            (unsigned long long)seen.requests, (unsigned long long)seen.turns, (unsigned long long)seen.refused,
            (unsigned long long)seen.cancelled, (unsigned long long)seen.vanished, (unsigned long long)seen.stalled,
            (unsigned long long)seen.deadlines, (unsigned long long)seen.preemptions, (unsigned long long)seen.exhausted,
            (unsigned long long)seen.poisoned,
-           (unsigned long long)seen.cached);
+           (unsigned long long)seen.cached, (unsigned long long)seen.asserted, (unsigned long long)seen.accepted,
+           (unsigned long long)seen.rejected, (unsigned long long)seen.stopped_inside);
     /* A simulation in which something never happens proves nothing about it. */
     bool all = n < 200 || (seen.refused && seen.cancelled && seen.vanished && seen.stalled && seen.deadlines &&
-                           seen.preemptions && seen.cached && seen.exhausted && seen.poisoned);
+                           seen.preemptions && seen.cached && seen.exhausted && seen.poisoned && seen.asserted &&
+                           seen.accepted && seen.rejected && seen.stopped_inside);
     printf("%llu passed, %d failed\n", (unsigned long long)seen.scenarios, !all);
     return !all;
 }

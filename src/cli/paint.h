@@ -1,0 +1,21 @@
+/*
+ * paint: a reply on a terminal, each piece of text in the colour of where its token came from.
+ *
+ * Only where stdout is a terminal and the environment has no NO_COLOR (no-color.org); otherwise text goes out as it is.
+ */
+#ifndef CLI_PAINT_H
+#define CLI_PAINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Decides whether there will be colours; `wanted` false: there will be none. */
+void paint_begin(bool wanted);
+
+/* Text of a token; origin as in struct event. */
+void paint_write(int origin, const char *text, size_t n);
+
+/* Back to plain; then, on stderr, which colours were seen and what they mean. */
+void paint_end(void);
+
+#endif
