@@ -19,6 +19,7 @@
 #include "weights/weights.h"
 
 #define PROMPT_TIME 1704067200 /* what templates take for now: a date in a prompt would make runs differ */
+#define SLACK 64u              /* positions beyond the longest sequence: a kept prompt's last block is copied, not shared */
 #define ALL_SOURCES ((1u << SOURCE_KINDS) - 1)
 
 struct options {
@@ -29,7 +30,7 @@ struct options {
 };
 
 static const struct opt opts[] = {
-    {NULL, 0, OPT_LIST, offsetof(struct options, files), 0, 0, "FILE.jsonl", NULL},
+    {NULL, 0, OPT_LIST, offsetof(struct options, files), 0, 0, "FILE.jsonl", "the recorded conversations"},
     CLI_OPT_MODEL(struct options),
     {"chat-template", 0, OPT_STR, offsetof(struct options, template), 0, 0, "FILE",
      "a chat template in place of the model's own, for instance one that shows tools"},
@@ -176,15 +177,13 @@ static enum status encode_all(struct job *j, struct err *e)
 static bool parse_sources(const char *list, uint32_t *on)
 {
     *on = list ? 0 : ALL_SOURCES;
-    for (const char *s = list; s; s = *s ? s + 1 : NULL) {
-        size_t n = strcspn(s, ",");
-        enum source_kind k = source_find(s, n);
+    while (list) {
+        size_t n = strcspn(list, ",");
+        enum source_kind k = source_find(list, n);
         if (k == SOURCE_KINDS)
             return false;
         *on |= 1u << k;
-        s += n;
-        if (!*s)
-            break;
+        list = list[n] ? list + n + 1 : NULL;
     }
     return true;
 }
@@ -282,11 +281,12 @@ static enum status run_classes(struct job *j, struct err *e)
 static enum status open_engine(struct job *j, struct err *e)
 {
     struct engine_cost curve;
+    uint32_t most = model_info(j->m.model)->context;
     struct engine_config c = {.model = j->m.model,
                               .tok = j->m.tok,
                               .pool = j->m.pool,
                               .kv_format = j->o->kv ? KERN_KV_F32 : KERN_KV_F16,
-                              .context = j->longest,
+                              .context = j->longest + SLACK < most ? j->longest + SLACK : most,
                               .rows = j->o->batch,
                               .queue = j->o->batch};
     if (j->o->cost_file) {
