@@ -27,6 +27,18 @@
  */
 #define FFWD_ERROR_TEXT 256
 
+#define FFWD_GRAMMAR_JSON 0
+
+#define FFWD_GRAMMAR_SCHEMA 1
+
+#define FFWD_GRAMMAR_REGEX 2
+
+#define FFWD_GRAMMAR_CHOICE 3
+
+#define FFWD_GRAMMAR_LARK 4
+
+#define FFWD_GRAMMAR_GBNF 5
+
 /*
  What the calls of a stream do before they hand out text.
  */
@@ -51,6 +63,16 @@
 #define FFWD_LIMIT_SOURCE (1 << 20)
 
 /*
+ A compiled grammar, counted by references.
+ */
+struct ffwd_grammar;
+
+/*
+ One reply on its way along a grammar.
+ */
+struct ffwd_matcher;
+
+/*
  A stream of one reply; it must not outlive its tokenizer.
  */
 struct ffwd_stream;
@@ -61,7 +83,7 @@ struct ffwd_stream;
 struct ffwd_template;
 
 /*
- A tokenizer.
+ A tokenizer, and what grammars need of it once there is one.
  */
 struct ffwd_tok;
 
@@ -71,6 +93,30 @@ struct ffwd_tok;
 struct ffwd_view {
     const uint8_t *data;
     size_t n;
+};
+
+/*
+ `after.data` NULL: none.
+ */
+struct ffwd_grammar_source {
+    uint32_t kind;
+    struct ffwd_view text;
+    struct ffwd_view after;
+    bool relax;
+};
+
+struct ffwd_error {
+    uint8_t text[FFWD_ERROR_TEXT];
+};
+
+/*
+ What may come next.
+ */
+struct ffwd_matcher_next {
+    uint32_t n;
+    int32_t only;
+    bool end;
+    bool all;
 };
 
 /*
@@ -95,10 +141,6 @@ struct ffwd_source {
     int32_t add_bos;
     int32_t add_eos;
     int32_t add_space_prefix;
-};
-
-struct ffwd_error {
-    uint8_t text[FFWD_ERROR_TEXT];
 };
 
 /*
@@ -134,6 +176,68 @@ struct ffwd_rendering {
  The versions this archive was built from.
  */
 const char *ffwd_shim_versions(void);
+
+/*
+ # Safety
+ `src` and what it points to is readable; `out` is writable.
+ */
+int32_t ffwd_grammar_new(const struct ffwd_tok *t,
+                         const struct ffwd_grammar_source *src,
+                         struct ffwd_grammar **out,
+                         struct ffwd_error *err);
+
+/*
+ # Safety
+ `g` came from `ffwd_grammar_new` and is not used again; matchers made of it may be. NULL is fine.
+ */
+void ffwd_grammar_free(struct ffwd_grammar *g);
+
+/*
+ # Safety
+ `g` is a live grammar, `n` writable; the text lives as long as g.
+ */
+const uint8_t *ffwd_grammar_relaxed(const struct ffwd_grammar *g, size_t *n);
+
+/*
+ A compact one is over bytes; NULL where the grammar is not JSON.
+
+ # Safety
+ `g` is a live grammar; `out` is writable.
+ */
+int32_t ffwd_matcher_new(const struct ffwd_grammar *g, bool compact, struct ffwd_matcher **out, struct ffwd_error *err);
+
+/*
+ # Safety
+ `m` came from `ffwd_matcher_new`. NULL is fine.
+ */
+void ffwd_matcher_free(struct ffwd_matcher *m);
+
+/*
+ # Safety
+ `m` is a live matcher.
+ */
+size_t ffwd_matcher_words(const struct ffwd_matcher *m);
+
+/*
+ # Safety
+ `m` is a live matcher; `mask` has `ffwd_matcher_words()` writable words; `next` is writable.
+ */
+int32_t ffwd_matcher_mask(struct ffwd_matcher *m,
+                          uint32_t *mask,
+                          struct ffwd_matcher_next *next,
+                          struct ffwd_error *err);
+
+/*
+ # Safety
+ `m` is a live matcher; `ids` has n readable ids.
+ */
+size_t ffwd_matcher_consume(struct ffwd_matcher *m, const int32_t *ids, size_t n);
+
+/*
+ # Safety
+ `m` is a live matcher.
+ */
+void ffwd_matcher_rollback(struct ffwd_matcher *m, size_t n);
 
 /*
  # Safety
@@ -281,13 +385,5 @@ int32_t ffwd_template_render(const struct ffwd_template *t,
                              int32_t ahead_of_utc,
                              struct ffwd_rendering *out,
                              struct ffwd_error *err);
-
-/*
- Compiles a one-rule grammar over a vocabulary of the 256 bytes.
-
- # Safety
- `err` is NULL or writable.
- */
-int32_t ffwd_grammar_selftest(struct ffwd_error *err);
 
 #endif /* FFWD_SHIM_H */

@@ -6,6 +6,8 @@ use crate::hfjson;
 use crate::stream::Stream;
 use crate::template::Rendering;
 use crate::tokenizer::{Marks, Tok};
+use crate::tokenv::Factory;
+use std::sync::{Arc, OnceLock};
 
 /// A string of the caller's.
 #[repr(C)]
@@ -38,8 +40,19 @@ pub struct ffwd_source {
     pub add_space_prefix: i32,
 }
 
-/// A tokenizer.
-pub struct ffwd_tok(pub Tok);
+/// A tokenizer, and what grammars need of it once there is one.
+pub struct ffwd_tok(pub Arc<Tok>, OnceLock<Result<Arc<Factory>, String>>);
+
+impl ffwd_tok {
+    fn new(tok: Tok) -> Self {
+        ffwd_tok(Arc::new(tok), OnceLock::new())
+    }
+
+    pub fn factory(&self) -> Res<Arc<Factory>> {
+        let made = self.1.get_or_init(|| catch(|| Factory::new(&self.0)).map(Arc::new).map_err(|f| f.text));
+        made.clone().map_err(|text| Fail { code: FFWD_BUG, text })
+    }
+}
 
 /// A stream of one reply; it must not outlive its tokenizer.
 pub struct ffwd_stream(Stream<'static>);
@@ -87,7 +100,7 @@ pub unsafe extern "C" fn ffwd_tok_from_gguf(
             add_eos: flag(s.add_eos),
             add_space_prefix: flag(s.add_space_prefix),
         };
-        *out = Box::into_raw(Box::new(ffwd_tok(source.build()?)));
+        *out = Box::into_raw(Box::new(ffwd_tok::new(source.build()?)));
         Ok(())
     })
 }
@@ -105,7 +118,7 @@ pub unsafe extern "C" fn ffwd_tok_from_json(
 ) -> i32 {
     guard(err, || {
         let tok = hfjson::build(bytes(json, n), slice(ends, n_ends))?;
-        *out = Box::into_raw(Box::new(ffwd_tok(tok)));
+        *out = Box::into_raw(Box::new(ffwd_tok::new(tok)));
         Ok(())
     })
 }
@@ -307,7 +320,8 @@ pub unsafe extern "C" fn ffwd_tok_about(t: *const ffwd_tok, out: *mut ffwd_tok_i
 #[no_mangle]
 pub unsafe extern "C" fn ffwd_tok_bytes(t: *const ffwd_tok, id: i32, n: *mut usize) -> *const u8 {
     guard_or(std::ptr::null(), || {
-        let b = if id < 0 { &[][..] } else { (*t).0.vocab.bytes(id as usize) };
+        let t: &Tok = &(*t).0;
+        let b = if id < 0 { &[][..] } else { t.vocab.bytes(id as usize) };
         *n = b.len();
         b.as_ptr()
     })

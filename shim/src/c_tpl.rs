@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ffwd_template_render(
 ) -> i32 {
     guard(err, || {
         let tok = tok.as_ref().map(|t| &t.0);
-        let r = (*t).0.render(tok, bytes(vars, n), Now { unix: unix_time, ahead: ahead_of_utc })?;
+        let r = (*t).0.render(tok.map(|t| &**t), bytes(vars, n), Now { unix: unix_time, ahead: ahead_of_utc })?;
         let out = &mut *out;
         (out.brk, out.quote) = marks_of(&r);
         out.text = give_text(r.text, &mut out.n);

@@ -7,23 +7,31 @@
 #![allow(non_camel_case_types)]
 
 mod border;
+mod c_gram;
 mod c_tok;
 mod c_tpl;
-mod constrain;
 mod dialect;
+mod formats;
+mod gbnf;
 mod gguf;
+mod grammar;
 mod hfjson;
+mod lark;
 mod marks;
+mod matcher;
 mod places;
 mod pretok;
 mod pyrepr;
 mod pystr;
+mod schema;
+mod schema_numbers;
 mod scored;
 mod special;
 mod stream;
 mod strftime;
 mod template;
 mod tokenizer;
+mod tokenv;
 mod vocab;
 
 /// The versions this archive was built from.

@@ -47,12 +47,14 @@
 #define LIMIT_STEP 2048u                      /* tokens of all rows in one step */
 #define LIMIT_ECHO 131072u                    /* ids of a row that copies are looked for in: the first ones */
 #define LIMIT_NGRAM (1u << 14)                /* short runs of a row's ids that are remembered, of each length; 2^n */
+#define LIMIT_DRAFT_KV ((size_t)4 << 30)      /* bytes of a draft model's keys and values */
 #define LIMIT_EVENTS 64u                      /* unread events of a request, 2^n; a full ring makes the row wait */
 #define LIMIT_EVENT_BYTES 512u                /* text bytes carried by one event */
 #define LIMIT_CONNECTIONS 256u                /* open HTTP connections */
 
 /* tools */
 #define LIMIT_TOOLS 1024u                     /* tools of one request */
+#define LIMIT_TOOLS_MEMORY (64u << 20)         /* bytes of their names and schemas, with what is found out about them */
 #define LIMIT_TOOL_NAME 128u                  /* bytes of a tool's name */
 #define LIMIT_TOOL_KEYS 4096u                 /* top-level properties of one tool's schema */
 #define LIMIT_CALL_KEY 128u                   /* bytes of an argument's name in formats of keys and values */

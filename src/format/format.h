@@ -92,8 +92,8 @@ struct recogniser_event {
     size_t n;
     uint32_t call;     /* number of the call, from 0; of calls only */
     int32_t tool;      /* index of the tool; -1 without a list of tools */
-    uint64_t from, at; /* offsets in the text that was fed: BEGIN and BROKEN: where the call began (its mark's first byte),
-                          and the first byte after what is known. Others: at */
+    uint64_t from, at; /* BEGIN, END, BROKEN: offsets in the text that was fed: where the call began, which is its mark's
+                          first byte, and the first byte behind what has been told */
 };
 
 typedef void recogniser_sink(void *user, const struct recogniser_event *ev);
@@ -143,33 +143,36 @@ struct recogniser_state {
 
 #define RECOGNISER_HELD 1024u /* bytes that are held back at most */
 
-/* Plain memory: a copy is a second recogniser at the same place. All fields are recogniser.c's. */
+/* Plain memory: a copy is a second recogniser at the same place. Everything in it is the recogniser's own. */
 struct recogniser {
     struct recogniser_config cfg;
-    uint64_t fed;  /* bytes, those in held included */
-    uint64_t from; /* where the open call began */
-    uint32_t calls;
-    int32_t tool, key;
-    uint64_t keys;
-    uint32_t other_keys, keys_n;
-    uint8_t phase, step, sub, match;   /* where in the format's table */
-    bool begun, broken, loose, escaped;
-    uint8_t value_type, value_state;
-    uint16_t mark;  /* in held: where the text being matched begins */
-    uint16_t blank; /* in held: white space before that */
+    uint64_t fed;   /* bytes, those in `held` included */
+    uint64_t from;  /* where the open call began */
+    uint32_t begun_n, calls; /* calls that began, and that were completed */
+    uint8_t phase, place;    /* place: of content, AT_START, AT_TEXT or AT_BETWEEN */
+    uint8_t step, sub;       /* in the format's table of steps, and within one */
+    bool begun;              /* the open call has been told: BEGIN */
+    bool trim;               /* white space that comes next belongs to nothing */
+    bool loose;              /* the open call is quoted or otherwise doubtful */
+    bool broken, escaped, fresh;
+    uint8_t seen, value, types;
+    uint16_t code, high; /* of an escape in a string that is being decoded */
     struct recogniser_json {
         uint8_t state, depth, hex, word;
         uint64_t arrays; /* bit d: what is open at depth d is an array */
-    } json, inner;
+    } json, other;
     struct recogniser_quotes {
         uint8_t fence, fence_n, ticks, run, run_byte, indent, line, last, utf;
         bool quote, curly, single, closing;
     } quotes;
-    uint16_t name_n, key_n, held_n;
-    uint32_t hashes_n;
-    uint64_t hashes[LIMIT_CALL_KEYS]; /* of the open call's keys: none comes twice */
-    char name[LIMIT_TOOL_NAME];
-    char keyed[LIMIT_CALL_KEY];
+    int32_t tool, key;
+    uint64_t keys;
+    uint32_t other_keys, keys_n;
+    uint16_t blank;  /* bytes of white space that `held` begins with, before a mark may have begun */
+    uint16_t mark;   /* in `held`: where what is being matched begins */
+    uint16_t held_n, word_n;
+    char word[LIMIT_CALL_KEY];        /* a key, as far as it has come */
+    uint64_t hashes[LIMIT_CALL_KEYS]; /* of the open call's keys: [min(keys_n, LIMIT_CALL_KEYS)] */
     char held[RECOGNISER_HELD];
 };
 

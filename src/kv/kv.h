@@ -38,6 +38,7 @@ struct kv_config {
     uint32_t context;   /* longest sequence, in positions */
     uint32_t cached;    /* windows of sliding groups that the prefix tree may keep beyond those of running rows */
     uint32_t span;      /* most positions a sequence reserves beyond len at once; 0 = LIMIT_SPAN. Sizes sliding groups */
+    uint32_t back;      /* how far kv_seq_cut() surely goes: sliding groups keep that much more than their window */
 };
 
 struct kv_pool;
@@ -95,6 +96,11 @@ uint32_t kv_seq_borrow(struct kv_seq *s, const struct kv_seq *from, uint32_t len
 
 /* Positions [len, len + n) have been filled: they belong to the sequence now. Then drops blocks behind windows. */
 void kv_seq_commit(struct kv_seq *s, uint32_t n);
+
+/* Takes positions [len, s->len) back, which is a change of the page table alone; their blocks stay reserved. False, and
+ * nothing changed, when a sliding group has dropped keys that a query at `len` sees: never within `back` of the furthest
+ * that s has been. What is in the prefix tree cannot be taken back. */
+MUST_CHECK bool kv_seq_cut(struct kv_seq *s, uint32_t len);
 
 /* Blocks that n positions take in a group without a window. */
 static inline uint32_t kv_blocks(uint32_t n)

@@ -31,8 +31,9 @@ size_t kv_position_bytes(const struct kv_config *cfg)
 
 /*
  * Blocks a group gets. Without a window: all positions. With one, a sequence never holds more than the keys its next
- * query sees (window - 1 of them, from anywhere within a block) and the span it is about to feed, so the group needs far
- * fewer; and never more than a group without a window. Either way sliding groups cannot run out before the others do.
+ * query sees (window - 1 of them, from anywhere within a block), what it may be cut back by and the span it is about to
+ * feed, so the group needs far fewer; and never more than a group without a window. Either way sliding groups cannot run
+ * out before the others do.
  * `cached` more windows are there for the prefix tree to keep.
  */
 static uint32_t group_blocks(const struct kv_config *cfg, uint32_t g)
@@ -41,7 +42,7 @@ static uint32_t group_blocks(const struct kv_config *cfg, uint32_t g)
     if (!window)
         return all;
     uint64_t span = cfg->span ? cfg->span : LIMIT_SPAN;
-    uint64_t row = ((uint64_t)window + span) / KV_BLOCK + 2;
+    uint64_t row = ((uint64_t)window + cfg->back + span) / KV_BLOCK + 2;
     if (row > kv_blocks(cfg->context))
         row = kv_blocks(cfg->context);
     uint64_t need = row * ((uint64_t)cfg->rows + cfg->cached);

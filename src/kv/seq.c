@@ -106,17 +106,23 @@ uint32_t kv_seq_borrow(struct kv_seq *s, const struct kv_seq *from, uint32_t len
     return s->len;
 }
 
+/* The first block that a query at `len` sees in group g, or one `back` positions before it. The query sees keys from
+ * len + 1 - window on; later ones see no older ones. */
+static uint32_t first_seen(const struct kv_seq *s, uint32_t g, uint32_t len, uint32_t back)
+{
+    uint64_t window = (uint64_t)s->pool->cfg.group[g].window + back;
+    if (!s->pool->cfg.group[g].window || len + 1 <= window)
+        return 0;
+    return (uint32_t)(len + 1 - window) / KV_BLOCK;
+}
+
 void kv_seq_commit(struct kv_seq *s, uint32_t n)
 {
     if (n > s->room - s->len)
         BUG("commit of %u positions at %u, room for %u", n, s->len, s->room);
     s->len += n;
     for (uint32_t g = 0; g < s->pool->cfg.groups; g++) {
-        uint32_t window = s->pool->cfg.group[g].window;
-        if (!window || s->len + 1 <= window)
-            continue;
-        /* The next query, at len, sees keys from len + 1 - window on; later ones see no older ones. */
-        uint32_t first = (s->len + 1 - window) / KV_BLOCK;
+        uint32_t first = first_seen(s, g, s->len, s->pool->cfg.back);
         for (uint32_t b = s->first[g]; b < first; b++) {
             kv_pool_drop(s->pool, g, s->table[g][b]);
             s->table[g][b] = KV_NONE;
@@ -124,6 +130,17 @@ void kv_seq_commit(struct kv_seq *s, uint32_t n)
         if (first > s->first[g])
             s->first[g] = first;
     }
+}
+
+bool kv_seq_cut(struct kv_seq *s, uint32_t len)
+{
+    if (len > s->len || len < s->published * KV_BLOCK)
+        BUG("cut of a sequence of %u positions, %u blocks of which are shared, to %u", s->len, s->published, len);
+    for (uint32_t g = 0; g < s->pool->cfg.groups; g++)
+        if (first_seen(s, g, len, 0) < s->first[g])
+            return false;
+    s->len = len;
+    return true;
 }
 
 struct kern_kv_view kv_view(const struct kv_seq *s, uint32_t group, uint32_t layer, uint32_t head)

@@ -74,7 +74,8 @@ struct source_ask {
     float chance;     /* that everything tentative so far will be accepted */
     float price;      /* of computing one more id, as a share of what an accepted one is worth: an id that is accepted with
                          less than this chance, counted from the beginning of the span, does not pay */
-    double worth_ms;  /* what an accepted id saves, for sources that take time themselves */
+    double worth_ms;  /* milliseconds that an accepted id saves; sources that compute weigh their own time against it.
+                         0 = not known: their time counts nothing */
     struct source_proposal *out; /* empty when asked */
 };
 
@@ -91,7 +92,8 @@ struct source_ops {
     void (*propose)(struct source *s, const struct source_ask *asks, uint32_t n);
 
     /* What became of a proposal: once for each that was not empty, before observe(). Of its ids `offered` were computed
-     * (0: none, or one before them was wrong already; that is no rejection) and the first `accepted` were what the sampler chose. */
+     * (0: none, or one before them was wrong already; that is no rejection), and the first `accepted` were what the
+     * sampler chose. */
     void (*settle)(struct source *s, const struct source_row *row, uint32_t ticket, uint32_t offered, uint32_t accepted);
 
     /* ids[from, known) are new: chosen or imposed. NULL: not interested. */
@@ -117,8 +119,28 @@ struct pool;
 struct source_draft_config {
     const struct model *model; /* the smaller one, of the same vocabulary; outlives the source */
     struct pool *pool;         /* the engine's */
-    uint32_t rows, context;    /* as the engine's */
+    const struct tok *tok;     /* the target's, for the ids that end a reply; NULL: none is known. Outlives the source */
+    uint32_t vocab;            /* the target's ids */
+    uint32_t rows, context;    /* as the engine's; a model made for less proposes up to there */
+    size_t kv_bytes;           /* most that keys and values may take; 0 = LIMIT_DRAFT_KV, which is also the most */
 };
+
+/* ST_ARGUMENT: another vocabulary, too many rows; ST_NEVER_FITS: kv_bytes do not hold one row. Feeds the model a few ids,
+ * to see how long it takes. */
 MUST_CHECK enum status source_draft_new(struct source **out, const struct source_draft_config *cfg, struct err *e);
+
+/* ST_ARGUMENT with the first difference, unless the same ids stand for the same bytes, are of the same kind and end a
+ * reply: what the draft model says is then what the target would have meant. */
+MUST_CHECK enum status source_draft_same_vocabulary(const struct tok *target, const struct tok *draft, struct err *e);
+
+/* What the draft model has done so far. Engine thread. */
+struct source_draft_counts {
+    uint64_t fed;      /* ids, prompts included */
+    uint64_t forwards;
+    uint64_t drawn;    /* ids proposed */
+    double ms;         /* all of it */
+    size_t kv_bytes;   /* reserved for keys and values */
+};
+struct source_draft_counts source_draft_counts(const struct source *s);
 
 #endif

@@ -266,6 +266,7 @@ uint32_t matcher_consume(struct matcher *m, const tok_id *ids, uint32_t n);
 void matcher_rollback(struct matcher *m, uint32_t n);
 
 #define TEXT_LIMIT_GRAMMAR (1u << 20)      /* bytes of a grammar's source */
+#define TEXT_LIMIT_AFTER 256u              /* bytes of the text after which it begins */
 #define TEXT_LIMIT_GRAMMAR_MS 5000u        /* milliseconds of compiling one */
 #define TEXT_LIMIT_GRAMMARS 64u            /* compiled grammars that are kept */
 #define TEXT_LIMIT_GRAMMARS_WAITING 64u    /* sources that wait to be compiled */

@@ -14,6 +14,7 @@
  *     threads   1, 2
  *     past      cold; prefix cached, as a whole or in part; put back for want of blocks, and computed again or resumed
  *     sampling  greedy; with temperature, penalty, top-p and a seed
+ *     fill      off; a source that knows the reply: right, wrong now and then, not asked whether it is right; our own
  *     level     FFWD_CPU: what this machine has of avx2 and avx512, and ref
  *
  * Who is "alone" and put back has one neighbour, the one that takes its blocks. A run that did not do what its way says
@@ -38,7 +39,7 @@
 
 #define LEVELS ((uint32_t)KERN_LEVELS)
 
-enum { FACTOR_LEVEL, FACTOR_COMPANY, FACTOR_CHUNK, FACTOR_THREADS, FACTOR_PAST, FACTOR_SAMPLING, FACTORS };
+enum { FACTOR_LEVEL, FACTOR_COMPANY, FACTOR_CHUNK, FACTOR_THREADS, FACTOR_PAST, FACTOR_SAMPLING, FACTOR_FILL, FACTORS };
 
 static const uint32_t chunks[] = {1, 7, 32, 512};
 #define CHUNKS (sizeof chunks / sizeof *chunks)
@@ -46,6 +47,7 @@ static const uint32_t chunks[] = {1, 7, 32, 512};
 static const char *const company_names[COMPANIES] = {"alone", "batch of 8"};
 static const char *const past_names[PASTS] = {"cold", "warm", "warm in part", "put back", "put back and resumed"};
 static const char *const sampling_names[SAMPLINGS] = {"greedy", "seeded"};
+static const char *const fill_names[FILLS] = {"no sources", "told", "told in part wrongly", "told for certain", "sources"};
 static const char *const level_names[KERN_LEVELS] = {"ref", "avx2", "avx512"};
 
 /* In the order of tiny_families. Q4_K and Q6_K need widths of 256; F32 and F16 are slow on ref. */
@@ -94,8 +96,8 @@ static void run_way(struct scene *s, const struct subject *m, uint32_t level, co
     struct outcome got;
     char what[128];
     const char *why = scene_run(s, w, &got);
-    snprintf(what, sizeof what, "%s, chunk %u, threads %d, %s, %s", company_names[w->company], w->chunk, w->threads,
-             past_names[w->past], sampling_names[w->sampling]);
+    snprintf(what, sizeof what, "%s, chunk %u, threads %d, %s, %s, %s", company_names[w->company], w->chunk, w->threads,
+             past_names[w->past], sampling_names[w->sampling], fill_names[w->fill]);
     why = why ? why : scene_differs(&m->want[w->sampling], &got);
     combinations++;
     count(why, m, level, what);
@@ -119,7 +121,7 @@ static void run_cases(struct scene *s, const struct subject *m, uint32_t level)
 static void expect(struct scene *s, struct subject *m)
 {
     for (int k = 0; k < SAMPLINGS; k++) {
-        const struct way plain = {COMPANY_ALONE, 512, 1, PAST_COLD, (enum sampling)k};
+        const struct way plain = {COMPANY_ALONE, 512, 1, PAST_COLD, (enum sampling)k, FILL_NONE};
         struct outcome *want = &m->want[k];
         const char *why = scene_run(s, &plain, want);
         for (uint32_t i = 1; i < want->n && !why; i++)
@@ -140,7 +142,7 @@ static void run_cover(struct scene *s, const struct subject *m, uint32_t l, cons
         const uint8_t *at = c->at[i];
         const struct way way = {.company = at[FACTOR_COMPANY], .chunk = chunks[at[FACTOR_CHUNK]],
                                 .threads = at[FACTOR_THREADS] + 1, .past = at[FACTOR_PAST],
-                                .sampling = at[FACTOR_SAMPLING]};
+                                .sampling = at[FACTOR_SAMPLING], .fill = at[FACTOR_FILL]};
         if (at[FACTOR_LEVEL] == level)
             run_way(s, m, m->level[l], &way);
     }
@@ -149,7 +151,7 @@ static void run_cover(struct scene *s, const struct subject *m, uint32_t l, cons
 static void run_levels(struct subject *m)
 {
     static struct cover all, rest;
-    uint32_t values[FACTORS] = {m->levels, COMPANIES, CHUNKS, SCENE_THREADS, PASTS, SAMPLINGS};
+    uint32_t values[FACTORS] = {m->levels, COMPANIES, CHUNKS, SCENE_THREADS, PASTS, SAMPLINGS, FILLS};
     if (options.mode == MODE_PAIRWISE)
         cover_pairs(&all, values, FACTORS);
     else
@@ -161,6 +163,8 @@ static void run_levels(struct subject *m)
         open_level(&s, m, m->level[l]);
         if (!l)
             expect(&s, m);
+        for (int k = 0; k < SAMPLINGS; k++)
+            s.want[k] = &m->want[k];
         if (options.mode == MODE_BEST && l + 1 < m->levels)
             run_cover(&s, m, l, &rest, 0);
         else
@@ -174,8 +178,8 @@ static void run_levels(struct subject *m)
 static void run_ref(const struct subject *m)
 {
     struct subject brief = *m;
-    const struct way on_one = {COMPANY_ALONE, 512, 1, PAST_COLD, SAMPLING_GREEDY};
-    const struct way on_two = {COMPANY_ALONE, 1, 2, PAST_COLD, SAMPLING_GREEDY};
+    const struct way on_one = {COMPANY_ALONE, 512, 1, PAST_COLD, SAMPLING_GREEDY, FILL_NONE};
+    const struct way on_two = {COMPANY_ALONE, 1, 2, PAST_COLD, SAMPLING_GREEDY, FILL_NONE};
     struct scene s;
     brief.scale.tokens = options.ref_tokens / 2;
     brief.scale.prompt = options.ref_tokens - brief.scale.tokens;

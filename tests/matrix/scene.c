@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "engine_client.h"
+#include "told.h"
 
 #define LONGEST 512u
 #define OTHERS 7u       /* with the request under test a batch of 8 */
@@ -19,6 +20,7 @@ struct run {
     const struct way *way;
     struct watch watch;
     struct engine *en;
+    struct told told;
     tok_id prompt[LONGEST];
     struct neighbour {
         request_id id;
@@ -31,6 +33,11 @@ static struct client_reply reply;
 static char sentence[256];
 
 #define SAY(...) (snprintf(sentence, sizeof sentence, __VA_ARGS__), sentence)
+
+static bool is_put_back(enum past past)
+{
+    return past == PAST_PUT_BACK || past == PAST_RESUMED;
+}
 
 /* --- requests -------------------------------------------------------------------------------------------------------- */
 
@@ -45,6 +52,7 @@ static struct request under_test(enum sampling sampling)
 {
     struct request rq = client_request(run.prompt, run.s->scale.prompt, run.s->scale.tokens);
     rq.ignore_eos = true;
+    rq.fill = run.way->fill == FILL_NONE ? FILL_OFF : FILL_LOSSLESS;
     if (sampling == SAMPLING_SEEDED) {
         rq.sampling.temperature = 0.9f;
         rq.sampling.top_p = 0.95f;
@@ -69,6 +77,7 @@ static void join(uint32_t i, uint32_t n, uint32_t shared)
     memcpy(o->prompt, run.prompt, shared * sizeof *run.prompt);
     struct request rq = client_request(o->prompt, n, REPLY - i);
     rq.ignore_eos = true;
+    rq.fill = is_put_back(run.way->past) ? FILL_OFF : FILL_LOSSLESS;
     rq.sampling.temperature = i % 2 ? 0.3f * (float)i : 0;
     rq.sampling.seed = i;
     must_submit(&rq, &o->id);
@@ -83,11 +92,6 @@ static void leave_all(void)
 
 /* --- the engine ------------------------------------------------------------------------------------------------------ */
 
-static bool is_put_back(enum past past)
-{
-    return past == PAST_PUT_BACK || past == PAST_RESUMED;
-}
-
 static void begin(struct scene *s, const struct way *way, uint32_t positions)
 {
     struct err e = {.text = ""};
@@ -98,8 +102,19 @@ static void begin(struct scene *s, const struct way *way, uint32_t positions)
     run.way = way;
     make_prompt(s, 1, run.prompt, s->scale.prompt);
     watch_init(&run.watch, run.prompt, s->scale.prompt);
-    static const struct engine_cost nothing = {
-        .n = 1, .point = {{1, 1e-6}}, .head_ms = 1e-6, .attention_ms = 1e-6, .decode_attention_ms = 1e-6, .frozen = true};
+    /* Chunks are as long as the way says, however slow the level, and what sources say always pays. */
+    static const struct engine_cost nothing = {.n = 2, .point = {{1, 1e-3}, {2048, 2e-3}}, .head_ms = 1e-9,
+                                               .attention_ms = 1e-9, .decode_attention_ms = 1e-9, .frozen = true};
+    const struct outcome *want = s->want[way->sampling];
+    struct source *sources[SOURCE_KINDS] = {NULL};
+    bool told = way->fill > FILL_NONE && way->fill < FILL_REAL;
+    if (told) {
+        told_init(&run.told, (enum told_habit)(way->fill - FILL_TOLD), run.prompt, s->scale.prompt, want->ids, want->n);
+        /* Who is put back is so at the step at which it would be alone; it goes on with sources. */
+        run.told.quiet = is_put_back(way->past) ? 9 : 0;
+        sources[run.told.ops.kind] = &run.told.source;
+    }
+    run.watch.reply = want ? want->ids : NULL;
     struct engine_config cfg = {
         .model = s->model.model,
         .tok = s->model.tok,
@@ -109,11 +124,11 @@ static void begin(struct scene *s, const struct way *way, uint32_t positions)
         .rows = OTHERS + 1,
         .chunk = way->chunk,
         .no_prefix_cache = way->past == PAST_PUT_BACK,
-        .cost = &nothing, /* chunks are as long as the way says, however slow the level */
+        .cost = &nothing,
     };
     uint32_t most = model_info(s->model.model)->context;
     cfg.context = cfg.context < most ? cfg.context : most;
-    const struct engine_tuning tuning = {.positions = positions};
+    const struct engine_tuning tuning = {.positions = positions, .source = told ? sources : NULL};
     enum status st = engine_net_model(&net, &words, &cfg, &e);
     if (!st) {
         net = watch_net(&run.watch, &net);
@@ -156,6 +171,7 @@ static void fill_outcome(struct outcome *out)
     *out = (struct outcome){.n = reply.n, .text = XXH3_64bits(reply.text, reply.text_n)};
     memcpy(out->ids, reply.ids, (reply.n < WATCH_TOKENS ? reply.n : WATCH_TOKENS) * sizeof *out->ids);
     memcpy(out->hash, w->hash, sizeof out->hash);
+    memcpy(out->have, w->have, sizeof out->have);
 }
 
 /* --- what every run has to show -------------------------------------------------------------------------------------- */
@@ -164,7 +180,8 @@ static const char *check_end(const struct client_reply *r)
 {
     if (r->result.finish != FINISH_LENGTH || r->result.kv_exhausted)
         return SAY("it ended with \"%s\": %s", finish_name(r->result.finish), r->result.err.text);
-    if (r->n != run.s->scale.tokens || run.watch.heads != r->n)
+    bool heads = run.way->fill == FILL_CERTAIN ? run.watch.heads < r->n : run.watch.heads == r->n;
+    if (r->n != run.s->scale.tokens || !heads)
         return SAY("%u tokens and %u head positions, not %u", r->n, run.watch.heads, run.s->scale.tokens);
     if (run.watch.clashes)
         return SAY("%u head positions had two hashes in one run", run.watch.clashes);
@@ -181,20 +198,25 @@ static const char *check_exercised(void)
         return SAY("not exercised: %u cached tokens", cached);
     if (way->past == PAST_PART_WARM && cached >= prompt - 1)
         return SAY("not exercised: all %u tokens were cached", cached);
-    if (w->longest > way->chunk)
+    if (way->fill == FILL_NONE && w->longest > way->chunk)
         return SAY("a span of %u ids", w->longest);
     uint32_t whole = prompt < way->chunk ? prompt : way->chunk;
-    if (way->past == PAST_COLD && way->company == COMPANY_ALONE && w->longest != whole)
+    if (way->fill == FILL_NONE && way->past == PAST_COLD && way->company == COMPANY_ALONE && w->longest != whole)
         return SAY("not exercised: its longest span had %u ids", w->longest);
     if (way->company == COMPANY_BATCH ? w->beside < 4 : w->beside > is_put_back(way->past))
         return SAY("not exercised: at most %u others in one step", w->beside);
-    if (is_put_back(way->past) != (w->returns > 0))
+    if (way->fill > FILL_NONE && way->fill < FILL_REAL && !run.told.accepted)
+        return SAY("not exercised: nothing that was proposed was accepted");
+    if (way->fill == FILL_MIXED && run.told.accepted >= run.told.offered)
+        return SAY("not exercised: all that was proposed was accepted");
+    if (way->fill != FILL_REAL && is_put_back(way->past) != (w->returns > 0))
         return SAY("not exercised: it was put back %u times", w->returns);
-    if (way->past == PAST_PUT_BACK && w->again < prompt)
+    if (way->past == PAST_PUT_BACK && w->returns && w->again < prompt)
         return SAY("not exercised: only %u positions were fed again", w->again);
-    if (way->past == PAST_RESUMED && !w->kept)
+    if (way->past == PAST_RESUMED && w->returns && !w->kept)
         return SAY("not exercised: nothing of it was left in the cache");
-    if (!is_put_back(way->past) && w->again)
+    bool rejects = way->fill == FILL_MIXED || way->fill == FILL_REAL;
+    if (!is_put_back(way->past) && !rejects && w->again)
         return SAY("%u positions were fed twice", w->again);
     return NULL;
 }
@@ -303,7 +325,7 @@ const char *scene_run(struct scene *s, const struct way *way, struct outcome *ou
 const char *scene_copies(struct scene *s, int threads, struct outcome *out)
 {
     static struct client_reply replies[4];
-    const struct way way = {COMPANY_BATCH, 32, threads, PAST_COLD, SAMPLING_SEEDED};
+    const struct way way = {COMPANY_BATCH, 32, threads, PAST_COLD, SAMPLING_SEEDED, FILL_NONE};
     struct request rq;
     request_id id[4];
     const char *why = NULL;
@@ -338,7 +360,7 @@ const char *scene_copies(struct scene *s, int threads, struct outcome *out)
 /* PC6: nothing of a slot's, a sequence's or a block's last user is left. */
 const char *scene_recycled(struct scene *s, enum sampling sampling, struct outcome *out)
 {
-    const struct way way = {COMPANY_ALONE, 32, 2, PAST_PUT_BACK, sampling}; /* (without a prefix cache) */
+    const struct way way = {COMPANY_ALONE, 32, 2, PAST_PUT_BACK, sampling, FILL_NONE}; /* (without a prefix cache) */
     struct request rq;
     request_id id;
     const char *why;
@@ -372,7 +394,7 @@ const char *scene_recycled(struct scene *s, enum sampling sampling, struct outco
 const char *scene_differs(const struct outcome *want, const struct outcome *got)
 {
     for (uint32_t i = 0; i < want->n; i++) {
-        if (want->hash[i] != got->hash[i])
+        if (got->have[i] && want->hash[i] != got->hash[i])
             return SAY("other logits for output position %u", i);
         if (want->ids[i] != got->ids[i])
             return SAY("output position %u is id %d, not %d", i, (int)got->ids[i], (int)want->ids[i]);

@@ -21,6 +21,15 @@ enum past {
     PAST_RESUMED,   /* the same, but the prefix cache still has some of them */
     PASTS
 };
+/* What goes on beside plain decoding. */
+enum fill {
+    FILL_NONE,    /* FILL_OFF */
+    FILL_TOLD,    /* a source knows what comes */
+    FILL_MIXED,   /* it is wrong now and then */
+    FILL_CERTAIN, /* it is not asked whether it is right */
+    FILL_REAL,    /* the engine's own sources */
+    FILLS
+};
 enum sampling { SAMPLING_GREEDY, SAMPLING_SEEDED, SAMPLINGS };
 
 /* One cell of the matrix. */
@@ -30,6 +39,7 @@ struct way {
     int threads;
     enum past past;
     enum sampling sampling;
+    enum fill fill;
 };
 
 struct scale {
@@ -46,6 +56,7 @@ bool scene_prompt_fits(uint32_t prompt);
 struct scene {
     struct api_model model;
     struct pool *pools[SCENE_THREADS];
+    const struct outcome *want[SAMPLINGS]; /* what the request gives; needed by ways with sources. NULL = not known yet */
     struct scale scale;
 };
 
@@ -54,6 +65,7 @@ struct outcome {
     uint32_t n;
     tok_id ids[WATCH_TOKENS];
     uint64_t hash[WATCH_TOKENS]; /* of the logits that chose ids[i] */
+    bool have[WATCH_TOKENS];     /* there were any */
     uint64_t text;               /* hash of the text */
 };
 

@@ -57,6 +57,7 @@ static void see(struct watch *w, const struct model_span *spans, uint32_t n)
         w->span[i].first = first;
         w->span[i].n = s->n;
         w->span[i].position = s->seq->len;
+        w->span[i].ids = s->ids - s->seq->len;
         w->span[i].watched = watched;
         here |= watched;
         if (watched) {
@@ -99,12 +100,14 @@ static void forward(void *ctx, const struct model_span *spans, uint32_t n)
     w->real.forward(w->real.ctx, spans, n);
 }
 
-static void keep_hash(struct watch *w, uint32_t position, const float *logits)
+static void keep_hash(struct watch *w, const tok_id *ids, uint32_t position, const float *logits)
 {
     uint64_t h = XXH3_64bits(logits, w->real.vocab * sizeof *logits);
     uint32_t i = position + 1 - w->prompt_n;
     if (position + 1 < w->prompt_n || i >= WATCH_TOKENS)
         BUG("a head at position %u", position);
+    if (w->reply && memcmp(ids + w->prompt_n, w->reply, i * sizeof *ids))
+        return; /* something wrong was proposed there */
     if (w->have[i]) {
         w->clashes += w->hash[i] != h;
         return;
@@ -121,7 +124,7 @@ static void head(void *ctx, const uint32_t *at, uint32_t n, float *out)
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t s = 0; s < w->spans; s++)
             if (w->span[s].watched && at[i] - w->span[s].first < w->span[s].n)
-                keep_hash(w, w->span[s].position + at[i] - w->span[s].first, out + (size_t)i * w->real.vocab);
+                keep_hash(w, w->span[s].ids, w->span[s].position + at[i] - w->span[s].first, out + (size_t)i * w->real.vocab);
 }
 
 static void release(void *ctx)

@@ -30,6 +30,7 @@ struct watch {
     struct engine_net real;
     const tok_id *prompt; /* of the request that is watched */
     uint32_t prompt_n;
+    const tok_id *reply;  /* [WATCH_TOKENS] what it gives; positions behind other ids do not count. NULL = not known */
 
     enum watch_when stop; /* where to stop next; WATCH_NEVER again once it did */
     uint32_t count;
@@ -50,6 +51,7 @@ struct watch {
     /* of the step under way */
     struct {
         uint32_t first, n, position; /* tokens of the step; the first one's position in its row */
+        const tok_id *ids;           /* the row's, from position 0 on */
         bool watched;
     } span[LIMIT_ROWS];
     uint32_t spans;

@@ -73,6 +73,12 @@ static struct counter counter_of(enum source_kind kind, enum source_trust trust,
                             .n = n, .right = right, .trust = trust, .chance = 0.9f};
 }
 
+/* One that is right, certain of it or not. */
+static struct counter either(bool certain, uint32_t n)
+{
+    return certain ? counter_of(SOURCE_GRAMMAR, SOURCE_ASSERT, n, n) : counter_of(SOURCE_ECHO, SOURCE_VERIFY, n, n);
+}
+
 /* An engine whose sources are the test's; steps are driven by hand. */
 static struct fake_model fake;
 static struct pool *pool;
@@ -207,7 +213,7 @@ static void test_budget(void **state)
     (void)state;
     for (uint32_t most = 1; most < 12; most++)
         for (int trust = 0; trust < 2; trust++) {
-            struct counter c = counter_of(trust ? SOURCE_GRAMMAR : SOURCE_ECHO, trust ? SOURCE_ASSERT : SOURCE_VERIFY, 5, 5);
+            struct counter c = either(trust, 5);
             use(&c);
             open_engine(1);
             struct request rq = client_request(prompt, 3, most);
@@ -244,7 +250,7 @@ static void test_stop_string_inside_a_span(void **state)
     const struct request_stop stop = {"mno", 3};
     for (uint32_t n = 0; n < 20; n++)
         for (int trust = 0; trust < 2; trust++) {
-            struct counter c = counter_of(trust ? SOURCE_GRAMMAR : SOURCE_ECHO, trust ? SOURCE_ASSERT : SOURCE_VERIFY, n, n);
+            struct counter c = either(trust, n);
             use(&c);
             open_engine(1);
             struct request rq = client_request(prompt, 3, 60);
@@ -290,7 +296,7 @@ static void test_log_probabilities(void **state)
 {
     (void)state;
     for (int trust = 0; trust < 2; trust++) {
-        struct counter c = counter_of(trust ? SOURCE_GRAMMAR : SOURCE_ECHO, trust ? SOURCE_ASSERT : SOURCE_VERIFY, 4, 4);
+        struct counter c = either(trust, 4);
         use(&c);
         open_engine(1);
         struct request rq = client_request(prompt, 3, 20);

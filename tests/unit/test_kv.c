@@ -157,6 +157,49 @@ static void test_window(void **state)
     }
 }
 
+/* Whatever was fed and taken back: a cut within `back` of the furthest length works and leaves every key that the next
+ * query sees; beyond that it works exactly when they are all still there; and the sliding group never runs out. */
+static void test_cut(void **state)
+{
+    (void)state;
+    static const uint32_t windows[] = {1, 2, 31, 32, 33, 64, 100};
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+        uint32_t window = windows[w], span = 48, back = 40, refused = 0;
+        struct kv_config cfg = config(640, 1, 640, window, span);
+        cfg.back = back;
+        struct kv_pool *p = pool(cfg);
+        struct kv_seq s;
+        assert_int_equal(kv_seq_init(&s, p, NULL), ST_OK);
+        uint32_t all = kv_pool_unused(p, 1), furthest = 0;
+        for (uint32_t turn = 0; turn < 2000; turn++) {
+            uint32_t n = 1 + (turn * 7919u) % span;
+            if (s.len + n > 640) {
+                kv_seq_clear(&s);
+                furthest = 0;
+            }
+            assert_int_equal(kv_seq_reserve(&s, n, NULL), ST_OK);
+            kv_seq_commit(&s, n);
+            furthest = s.len > furthest ? s.len : furthest;
+            uint32_t len = s.len, by = (turn * 104729u) % (turn % 3 ? back + 1 : 200), to = by < len ? len - by : 0;
+            uint32_t first = to + 1 > window ? (to + 1 - window) / KV_BLOCK : 0;
+            bool there = true, works = kv_seq_cut(&s, to);
+            for (uint32_t b = first; b < s.room / KV_BLOCK; b++) {
+                there &= s.table[1][b] != KV_NONE;
+                assert_true(s.table[0][b] != KV_NONE);
+            }
+            assert_int_equal(works, there);
+            assert_true(works || to + back < furthest);
+            assert_int_equal(s.len, works ? to : len);
+            refused += !works;
+            kv_verify(p, &s, 1);
+        }
+        assert_true(refused > 0);
+        kv_seq_release(&s);
+        assert_int_equal(kv_pool_unused(p, 1), all);
+        kv_pool_free(p);
+    }
+}
+
 /* The parts of all layers and heads tile a block: no overlap, no gap, all within the pool. */
 static void test_view(void **state)
 {
@@ -190,7 +233,7 @@ int main(void)
         cmocka_unit_test(test_sizes),    cmocka_unit_test(test_bad_config),
         cmocka_unit_test(test_blocks),   cmocka_unit_test(test_sequence),
         cmocka_unit_test(test_running_out_keeps_nothing), cmocka_unit_test(test_window),
-        cmocka_unit_test(test_view),
+        cmocka_unit_test(test_cut),      cmocka_unit_test(test_view),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,61 @@
+//! Lark: what we write ourselves, and what has to be looked at in what clients write.
+
+use crate::border::{fail, Res, FFWD_ARGUMENT};
+use crate::grammar::with_options;
+use crate::schema;
+use serde_json::Value;
+
+/// A text as a Lark string.
+pub fn literal(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default().replace('\u{7f}', "\\u007f")
+}
+
+/// Checks the JSON Schemas inside (`%json {...}`) like any other and bounds their white space.
+pub fn check(text: &str, relax: bool, relaxed: &mut Vec<String>) -> Res<String> {
+    if text.trim().is_empty() {
+        return fail(FFWD_ARGUMENT, "the grammar is empty");
+    }
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len() + 256);
+    let (mut from, mut i) = (0, 0);
+    while i < bytes.len() {
+        match bytes[i] {
+            b'#' => i = line_end(bytes, i),
+            b'/' if bytes.get(i + 1) == Some(&b'/') => i = line_end(bytes, i),
+            q @ (b'"' | b'/') => i = quoted_end(bytes, i, q),
+            b'%' if text[i..].starts_with("%json") => {
+                let at = i + "%json".len();
+                let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
+                let Some(Ok(value)) = values.next() else {
+                    let line = 1 + text[..i].matches('\n').count();
+                    return fail(FFWD_ARGUMENT, format!("line {line}: no JSON behind %json"));
+                };
+                let end = at + values.byte_offset();
+                let checked = with_options(schema::check(&value, relax, relaxed)?, false, false);
+                out.push_str(&text[from..at]);
+                out.push(' ');
+                out.push_str(&checked.to_string());
+                (from, i) = (end, end);
+            }
+            _ => i += 1,
+        }
+    }
+    out.push_str(&text[from..]);
+    Ok(out)
+}
+
+fn line_end(bytes: &[u8], from: usize) -> usize {
+    bytes[from..].iter().position(|&b| b == b'\n').map_or(bytes.len(), |n| from + n)
+}
+
+fn quoted_end(bytes: &[u8], from: usize, quote: u8) -> usize {
+    let mut i = from + 1;
+    while i < bytes.len() {
+        match bytes[i] {
+            b'\\' => i += 2,
+            b if b == quote => return i + 1,
+            _ => i += 1,
+        }
+    }
+    bytes.len()
+}

@@ -1,0 +1,123 @@
+/*
+ * grammar: compiled grammars and matchers over the shim.
+ *
+ * A grammar here is the shim's with a count of references: it goes from the cache to requests and back on any thread. A
+ * matcher is the shim's own; the name only exists here.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "ffwd_shim.h"
+#include "text/shim.h"
+#include "text/text.h"
+
+struct grammar {
+    struct ffwd_grammar *shim; /* owned */
+    atomic_int refs;
+};
+
+_Static_assert((int)GRAMMAR_JSON == FFWD_GRAMMAR_JSON && (int)GRAMMAR_SCHEMA == FFWD_GRAMMAR_SCHEMA &&
+                   (int)GRAMMAR_REGEX == FFWD_GRAMMAR_REGEX && (int)GRAMMAR_CHOICE == FFWD_GRAMMAR_CHOICE &&
+                   (int)GRAMMAR_LARK == FFWD_GRAMMAR_LARK && (int)GRAMMAR_GBNF == FFWD_GRAMMAR_GBNF,
+               "kinds are handed over as they are");
+
+enum status grammar_new(struct grammar **out, const struct tok *t, const struct grammar_source *src, struct err *e)
+{
+    *out = NULL;
+    if (src->n > TEXT_LIMIT_GRAMMAR || (src->after && src->after_n > TEXT_LIMIT_AFTER))
+        return err_set(e, ST_TOO_LONG, "grammar", "%zu bytes of grammar exceed the limit of %u", src->n,
+                       TEXT_LIMIT_GRAMMAR);
+    struct ffwd_grammar_source s = {
+        .kind = (uint32_t)src->kind,
+        .text = {(const uint8_t *)src->text, src->n},
+        .after = {(const uint8_t *)src->after, src->after ? src->after_n : 0},
+        .relax = src->relax,
+    };
+    struct grammar *g = calloc(1, sizeof *g);
+    if (!g)
+        return err_set(e, ST_NO_MEMORY, "grammar", "no memory for the grammar");
+    struct ffwd_error failure;
+    enum status st = text_status(ffwd_grammar_new(text_shim_tok(t), &s, &g->shim, &failure), &failure, "grammar", e);
+    if (st != ST_OK) {
+        free(g);
+        return st;
+    }
+    atomic_init(&g->refs, 1);
+    *out = g;
+    return ST_OK;
+}
+
+void grammar_retain(struct grammar *g)
+{
+    atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+}
+
+void grammar_free(struct grammar *g)
+{
+    if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    ffwd_grammar_free(g->shim);
+    free(g);
+}
+
+const char *grammar_relaxed(const struct grammar *g, size_t *n)
+{
+    *n = 0;
+    return (const char *)ffwd_grammar_relaxed(g->shim, n);
+}
+
+/* ---- matchers ---- */
+
+static struct ffwd_matcher *matcher(struct matcher *m)
+{
+    return (struct ffwd_matcher *)m;
+}
+
+static enum status make(struct matcher **out, const struct grammar *g, bool compact, struct err *e)
+{
+    struct ffwd_error failure;
+    struct ffwd_matcher *m = NULL;
+    *out = NULL;
+    TRY(text_status(ffwd_matcher_new(g->shim, compact, &m, &failure), &failure, "grammar", e));
+    *out = (struct matcher *)m;
+    return ST_OK;
+}
+
+enum status matcher_new(struct matcher **out, const struct grammar *g, struct err *e)
+{
+    return make(out, g, false, e);
+}
+
+enum status matcher_new_compact(struct matcher **out, const struct grammar *g, struct err *e)
+{
+    return make(out, g, true, e);
+}
+
+void matcher_free(struct matcher *m)
+{
+    ffwd_matcher_free(matcher(m));
+}
+
+size_t matcher_words(const struct matcher *m)
+{
+    return ffwd_matcher_words((const struct ffwd_matcher *)m);
+}
+
+enum status matcher_mask(struct matcher *m, uint32_t *mask, struct matcher_next *next, struct err *e)
+{
+    struct ffwd_error failure;
+    struct ffwd_matcher_next n = {.only = TOK_NONE};
+    enum status st = text_status(ffwd_matcher_mask(matcher(m), mask, &n, &failure), &failure, "grammar", e);
+    *next = (struct matcher_next){.n = n.n, .only = n.only, .end = n.end, .all = n.all};
+    return st;
+}
+
+uint32_t matcher_consume(struct matcher *m, const tok_id *ids, uint32_t n)
+{
+    return (uint32_t)ffwd_matcher_consume(matcher(m), ids, n);
+}
+
+void matcher_rollback(struct matcher *m, uint32_t n)
+{
+    ffwd_matcher_rollback(matcher(m), n);
+}
