@@ -33,6 +33,7 @@ static const struct format_step V3_STEPS[] = {
     {STEP_MARKS, STEP_WS, RECOGNISER_CLOSING, {{"```", 6, 0}}},
     {STEP_MARKS, STEP_WS | STEP_FINAL, 0, {{CALL_END, 7, MARK_END}}},
     {STEP_MARKS, STEP_WS | STEP_FINAL, 0, {{CALL_BEGIN, 1, 0}, {CALLS_END, STEP_OUT, 0}}},
+    {0},
 };
 
 static const struct format_step V31_STEPS[] = {
@@ -41,6 +42,7 @@ static const struct format_step V31_STEPS[] = {
     {STEP_ARGS, 0, 0, {{"", 3, 0}}},
     {STEP_MARKS, STEP_WS | STEP_FINAL, 0, {{CALL_END, 4, MARK_END}}},
     {STEP_MARKS, STEP_WS | STEP_FINAL, 0, {{CALL_BEGIN, 1, 0}, {CALLS_END, STEP_OUT, 0}}},
+    {0},
 };
 
 static const char *const MARKS[] = {CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_END, SEP, NULL};
@@ -63,8 +65,8 @@ static const char *const MARKS[] = {CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_END
 
 static const struct format_mark V32_OPENERS[] = {{"<" DSML "function_calls>", 0, 0}, {0}};
 static const struct format_mark V4_OPENERS[] = {{"<" DSML "tool_calls>", 0, 0}, {0}};
-static const struct format_step V32_STEPS[] = {DSML_STEPS("function_calls")};
-static const struct format_step V4_STEPS[] = {DSML_STEPS("tool_calls")};
+static const struct format_step V32_STEPS[] = {DSML_STEPS("function_calls"), {0}};
+static const struct format_step V4_STEPS[] = {DSML_STEPS("tool_calls"), {0}};
 static const char *const DSML_MARKS[] = {DSML, NULL};
 
 static bool detect_v3(const char *source, size_t n)

@@ -201,12 +201,13 @@ void recogniser_look(const struct recogniser *r, struct recogniser_state *out);
 
  *     key_open + KEY + key_close + VALUE + value_close
 
- * with pair_sep between two (key_close_other: where the value is no string, if that differs). */
+ * (key_close_other: where the value is no string, if that differs). FORMAT_ID in a piece stands for an id of the call, of
+ * nine letters or digits. */
+#define FORMAT_ID "\x01"
 struct format_shape {
     char before[FORMAT_PIECE], open[FORMAT_PIECE], named[FORMAT_PIECE], close[FORMAT_PIECE], between[FORMAT_PIECE],
         after[FORMAT_PIECE];
-    char key_open[FORMAT_PIECE], key_close[FORMAT_PIECE], key_close_other[FORMAT_PIECE], value_close[FORMAT_PIECE],
-        pair_sep[FORMAT_PIECE];
+    char key_open[FORMAT_PIECE], key_close[FORMAT_PIECE], key_close_other[FORMAT_PIECE], value_close[FORMAT_PIECE];
     char item_sep[8], key_sep[8]; /* of JSON: ", " and ": ", or "," and ":" */
     char thought[FORMAT_PIECE];   /* between the end of reasoning and what follows: "\n\n" */
     bool python_words;            /* booleans and null as text are True, False, None */

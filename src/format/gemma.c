@@ -13,8 +13,8 @@ static const struct format_mark FUNCTION_OPENERS[] = {{"<start_function_call>", 
     {STEP_BARE, 0, 0, {{"", 3, 0}}}, \
     {STEP_MARKS, STEP_WS | STEP_FINAL | STEP_SOFT, 0, {{end, STEP_OUT, MARK_END}}}
 
-static const struct format_step GEMMA_STEPS[] = {CALL("<tool_call|>")};
-static const struct format_step FUNCTION_STEPS[] = {CALL("<end_function_call>")};
+static const struct format_step GEMMA_STEPS[] = {CALL("<tool_call|>"), {0}};
+static const struct format_step FUNCTION_STEPS[] = {CALL("<end_function_call>"), {0}};
 static const char *const GEMMA_MARKS[] = {"<|tool_call>", "<tool_call|>", "<|\"|>", NULL};
 static const char *const FUNCTION_MARKS[] = {"<start_function_call>", "<end_function_call>", "<escape>", NULL};
 

@@ -17,6 +17,7 @@ static const struct format_step STEPS[] = {
     {STEP_MARKS, STEP_WS, RECOGNISER_KEYED, {{"<arg_value>", 4, 0}}},
     {STEP_VALUE, 0, 0, {{"</arg_value>", 5, 0}}},
     {STEP_MARKS, STEP_WS, RECOGNISER_VALUE_DONE, {{"<arg_key>", 2, 0}, {"</tool_call>", STEP_OUT, MARK_END}}},
+    {0},
 };
 
 static const char *const MARKS[] = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",

@@ -12,6 +12,7 @@ static const struct format_mark OPENERS[] = {{"<tool_call>", 0, 0}, {0}};
 static const struct format_step STEPS[] = {
     {STEP_OBJECT, 0, 0, {{"", 1, 0}}},
     {STEP_MARKS, STEP_WS | STEP_FINAL | STEP_SOFT, 0, {{"</tool_call>", STEP_OUT, MARK_END}}},
+    {0},
 };
 
 static const char *const MARKS[] = {"<tool_call>", "</tool_call>", NULL};

@@ -64,7 +64,7 @@ struct format {
     bool keeps_special;
     bool at_start;  /* a call comes first in a reply or after another one, not behind content */
     const struct format_mark *openers;
-    const struct format_step *steps;
+    const struct format_step *steps; /* STEP_NONE at the end */
     const char *quote;        /* FORM_BARE: what stands on both sides of a string */
     const char *const *marks; /* that may be control tokens, NULL at the end */
     struct format_shape shape;
@@ -138,6 +138,44 @@ const struct format_keys *format_tools_keys(const struct format_tools *t, size_t
 
 /* Types of the value of a key; TYPE_ANY without tools or for a key that the schema does not name. */
 unsigned format_tools_types(const struct format_tools *t, int tool, const char *key, size_t n);
+
+/* ---- lark.c: writing grammars ---- */
+
+/* Text in a grammar: literals, the ids of control tokens, and ids of calls. */
+struct lark {
+    struct buf *out;
+    struct buf piece; /* scratch */
+    const struct format *format;
+    const struct format_shape *shape;
+    const struct format_request *request;
+};
+
+void format_lark_string(struct buf *out, const char *text, size_t n); /* "…", with escapes */
+void format_lark_regex(struct buf *out, const char *text, size_t n);  /* the inside of /…/ that matches just this */
+
+/* What matches text[n]: literals, control tokens and ids of calls, each with a space before it. */
+void format_lark_piece(struct lark *l, const char *text, size_t n);
+
+/* The control token that text[n] begins with, or NULL. */
+const struct format_special *format_lark_special(const struct lark *l, const char *text, size_t n);
+
+/* A rule `name`: text that does not contain `mark`, then `ending`, whose part of `mark` it therefore ends with. */
+void format_lark_until(struct lark *l, const char *name, const char *mark, const char *ending);
+
+/* {schema} with the shape's separators and without white space. */
+void format_lark_json(struct lark *l, const char *schema, size_t n, bool object);
+
+/* grammar_pairs.c, grammar_bare.c: the arguments of a tool: a rule args_<tool>. ST_ARGUMENT: a key that cannot be written. */
+MUST_CHECK enum status format_lark_pairs(struct lark *l, size_t tool, struct err *e);
+MUST_CHECK enum status format_lark_bare(struct lark *l, size_t tool, struct err *e);
+
+/* ST_ARGUMENT: a name of an argument that the format cannot write. */
+MUST_CHECK enum status format_lark_check_key(const struct lark *l, size_t tool, const char *key, size_t n,
+                                             struct err *e);
+
+/* Rules that those share, once for a grammar. */
+void format_lark_pairs_shared(struct lark *l);
+void format_lark_bare_shared(struct lark *l);
 
 /* ---- quotes.c: whether content quotes ---- */
 

@@ -11,6 +11,7 @@ static const struct format_mark OPENERS[] = {{"<|python_tag|>", 0, 0}, {"{", 1, 
 static const struct format_step STEPS[] = {
     {STEP_MARKS, STEP_WS, 0, {{"{", 1, MARK_AGAIN}}},
     {STEP_OBJECT, 0, 0, {{"", STEP_OUT, MARK_END}}},
+    {0},
 };
 
 static const char *const MARKS[] = {"<|python_tag|>", NULL};

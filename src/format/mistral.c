@@ -13,12 +13,14 @@ static const struct format_step ARRAY_STEPS[] = {
     {STEP_MARKS, STEP_WS, 0, {{"{", 2, MARK_AGAIN}}},
     {STEP_OBJECT, 0, 0, {{"", 3, 0}}},
     {STEP_MARKS, STEP_WS | STEP_FINAL, 0, {{",", 1, MARK_END}, {"]", STEP_OUT, MARK_END}}},
+    {0},
 };
 
 static const struct format_step ARGS_STEPS[] = {
     {STEP_NAME, STEP_WS, 0, {{"[ARGS]", 2, 0}, {"[CALL_ID]", 1, 0}, {"{", 2, MARK_AGAIN}}},
     {STEP_SKIP, 0, RECOGNISER_NAMED, {{"[ARGS]", 2, 0}}},
     {STEP_ARGS, 0, 0, {{"", STEP_OUT, MARK_END}}},
+    {0},
 };
 
 static const char *const MARKS[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", NULL};
@@ -40,8 +42,8 @@ const struct format format_mistral = {
     .openers = OPENERS,
     .steps = ARRAY_STEPS,
     .marks = MARKS,
-    .shape = {.before = "[TOOL_CALLS][", .open = "{\"name\": \"", .named = "\", \"arguments\": ", .close = "}",
-              .between = ", ", .after = "]", .item_sep = ", ", .key_sep = ": "},
+    .shape = {.before = "[TOOL_CALLS][", .open = "{\"name\": \"", .named = "\", \"arguments\": ",
+              .close = ", \"id\": \"" FORMAT_ID "\"}", .between = ", ", .after = "]", .item_sep = ", ", .key_sep = ": "},
     .detect = detect_array,
 };
 

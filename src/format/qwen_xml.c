@@ -25,8 +25,8 @@
 
 static const struct format_mark QWEN_OPENERS[] = {{"<tool_call>", 0, 0}, {"<function=", 1, 0}, {0}};
 static const struct format_mark SEED_OPENERS[] = {{"<seed:tool_call>", 0, 0}, {"<function=", 1, 0}, {0}};
-static const struct format_step QWEN_STEPS[] = {FUNCTION("</tool_call>", STEP_LINES)};
-static const struct format_step SEED_STEPS[] = {FUNCTION("</seed:tool_call>", 0)};
+static const struct format_step QWEN_STEPS[] = {FUNCTION("</tool_call>", STEP_LINES), {0}};
+static const struct format_step SEED_STEPS[] = {FUNCTION("</seed:tool_call>", 0), {0}};
 static const char *const QWEN_MARKS[] = {"<tool_call>", "</tool_call>", NULL};
 static const char *const SEED_MARKS[] = {"<seed:tool_call>", "</seed:tool_call>", NULL};
 

@@ -43,7 +43,7 @@ static unsigned value_type(const json_t *v)
     switch (json_typeof(v)) {
     case JSON_STRING: return TYPE_STRING;
     case JSON_INTEGER: return TYPE_INTEGER;
-    case JSON_REAL: return TYPE_NUMBER;
+    case JSON_REAL: return TYPE_NUMBER | TYPE_INTEGER;
     case JSON_NULL: return TYPE_NULL;
     case JSON_OBJECT: return TYPE_OBJECT;
     case JSON_ARRAY: return TYPE_ARRAY;
@@ -158,8 +158,8 @@ static enum status take_keys(struct arena *a, struct format_keys *out, const jso
 {
     json_t *properties = json_object_get(root, "properties");
     const json_t *more = json_object_get(root, "additionalProperties");
-    size_t n = json_object_size(properties), i = 0;
-    *out = (struct format_keys){.open = !json_is_false(more)};
+    size_t n = json_object_size(properties), i = 0; /* (an unsaid "additional" is no invitation to make keys up) */
+    *out = (struct format_keys){.open = n ? json_is_true(more) || json_is_object(more) : !json_is_false(more)};
     if (n > LIMIT_TOOL_KEYS)
         return err_set(e, ST_TOO_LONG, field, "has %zu properties; at most %u are allowed", n, LIMIT_TOOL_KEYS);
     if (!n)
@@ -189,7 +189,11 @@ static enum status take_schema(struct format_tools *t, struct tool *tool, const 
     if (!tool->tool.schema_n)
         return ST_OK;
     json_error_t bad;
-    json_t *root = json_loadb(tool->tool.schema, tool->tool.schema_n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &bad);
+    const char *text = tool->tool.schema;
+    size_t n = tool->tool.schema_n, flags = JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_t *root = json_loadb(text, n, flags, &bad);
+    if (!root) /* integers beyond 64 bits, as limits of unsigned numbers */
+        root = json_loadb(text, n, flags | JSON_DECODE_INT_AS_REAL, &bad);
     if (!root)
         return err_set(e, ST_ARGUMENT, field, "not JSON: %s", bad.text);
     enum status s = json_is_object(root) || json_is_boolean(root)

@@ -298,7 +298,8 @@ static const struct reply DEEPSEEK_CALLS[] = {
      "C{ok}[f {\"a\": 1}][none {}]"},
     {"deepseek-v3.1", NULL, BEGIN DS31("f", "1") ENDS, "[f !C{1<｜tool▁call▁end｜>" ENDS "}"},
     {"deepseek-v3.2", "think", "<think>t</think>ok\n\n<" D "function_calls>\n"
-     INVOKE("f", PARAM("b", "true", "1") PARAM("a", "false", "1") PARAM("x", "false", "\"s\"")) INVOKE("none", "") "</" D "function_calls>",
+     INVOKE("f", PARAM("b", "true", "1") PARAM("a", "false", "1") PARAM("x", "false", "\"s\""))
+     INVOKE("none", "") "</" D "function_calls>",
      "R{t}C{ok}[f {\"b\": \"1\", \"a\": 1, \"x\": \"s\"}][none {}]"},
     {"deepseek-v4", NULL, "<" D "tool_calls>\n" INVOKE("f", "\n") "</" D "tool_calls>", "[f {}]"},
     {"deepseek-v4", NULL, "<" D "tool_calls>\n" INVOKE("unknown", "") "</" D "tool_calls>",
