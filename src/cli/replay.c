@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/curve.h"
 #include "cli/machine.h"
+#include "cli/replay_constrain.h"
 #include "model/model.h"
 #include "weights/weights.h"
 
@@ -57,7 +58,8 @@ static const struct opt_verb verb = {
     "tool_choice, response_format, reply}: the model is taken to write the reply; every forward pass is made. Times are of "
     "decoding, from the first token on: prompts are fed beforehand. Ratios are on / off, so less is better: of the time, "
     "of the forward passes, and of the cost that the engine's cost curve predicts for them. JSON: {model, isa, threads, "
-    "batch, pairs, fill, cost, classes: {NAME: {lines, tokens, ratio_time, ratio_time_range, ratio_steps, ratio_cost, off: "
+    "batch, pairs, fill, cost, classes: {NAME: {lines, left_out, tokens, ratio_time, ratio_time_range, ratio_steps, "
+    "ratio_cost, off: "
     "{seconds, forwards, head_positions, computed, sampled, prompt_fed}, on: {the same}, by_source: {NAME: {proposed, "
     "accepted, rejected, asserted, alone: {the same as off, and ratios}}}}}}; alone with --each.",
     "FILE.jsonl -m FILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
@@ -67,8 +69,12 @@ struct job {
     const char *name; /* of the file */
     struct api_model m;
     struct replay_lines lines;
+    struct buf template_text; /* of --chat-template */
+    struct replay_constrain constrain;
     struct replay_item *item; /* [lines.n] */
     uint32_t items, longest;  /* ids of prompt and reply */
+    uint32_t left_out[LIMIT_REPLAY_CLASSES]; /* lines whose requests do not allow their replies */
+    struct err left_why;      /* of the first of them */
     struct replay_mode mode[REPLAY_MODES];
     enum source_kind alone[SOURCE_KINDS];
     struct replay_run run;
@@ -131,6 +137,33 @@ static enum status encode(const struct job *j, tok_id end, struct replay_item *i
     return ST_OK;
 }
 
+static void release_item(struct replay_item *it)
+{
+    if (it->prompt)
+        tok_ids_free(it->prompt, it->prompt_n);
+    free(it->reply);
+    grammar_free(it->grammar);
+    *it = (struct replay_item){0};
+}
+
+/* False: an error; or, with e->code ST_OK, the line is left out because its request does not allow its reply. */
+static bool take_line(struct job *j, tok_id end, struct replay_item *it, struct err *e)
+{
+    struct err why = {0};
+    *e = (struct err){0};
+    enum status st = encode(j, end, it, &why);
+    bool encoded = st == ST_OK;
+    if (encoded)
+        st = replay_constrain_item(&j->constrain, it, &why);
+    if (st == ST_OK)
+        return true;
+    bool left_out = encoded && st == ST_UNSUPPORTED;
+    if (!left_out || j->left_why.code == ST_OK)
+        (void)err_set(left_out ? &j->left_why : e, st, why.field, "%.80s: line %u: %.150s", j->name, it->line->number,
+                      why.text);
+    return false;
+}
+
 static bool is_wanted(const struct job *j, const char *cls)
 {
     const struct opt_list *want = &j->o->classes;
@@ -153,15 +186,19 @@ static enum status encode_all(struct job *j, struct err *e)
     for (uint32_t i = 0; i < j->lines.n; i++) {
         const struct replay_line *l = &j->lines.line[i];
         struct replay_item *it = &j->item[j->items];
-        struct err why;
         if (!is_wanted(j, j->lines.cls[l->cls]) || (j->o->limit && taken[l->cls] == j->o->limit))
             continue;
-        taken[l->cls]++;
         j->items++; /* from here on it is released */
         it->line = l;
-        enum status st = encode(j, end, it, &why);
-        if (st != ST_OK)
-            return err_set(e, st, why.field, "%.80s: line %u: %s", j->name, l->number, why.text);
+        if (!take_line(j, end, it, e)) {
+            if (e->code != ST_OK)
+                return e->code;
+            j->left_out[l->cls]++;
+            release_item(it);
+            j->items--;
+            continue;
+        }
+        taken[l->cls]++;
         uint32_t n = (uint32_t)(it->prompt_n + it->reply_n);
         j->longest = n > j->longest ? n : j->longest;
         cli_progress("encoding: line %u", l->number);
@@ -262,7 +299,7 @@ static enum status run_classes(struct job *j, struct err *e)
     enum status st = items ? ST_OK : err_set(e, ST_NO_MEMORY, "", "no memory for %u conversations", j->items);
     for (uint32_t k = 0; k < j->lines.classes && st == ST_OK; k++) {
         struct replay_class *c = &j->cls[j->classes];
-        *c = (struct replay_class){.name = j->lines.cls[k]};
+        *c = (struct replay_class){.name = j->lines.cls[k], .left_out = j->left_out[k]};
         for (uint32_t i = 0; i < j->items; i++)
             if (j->item[i].line->cls == k)
                 items[c->lines++] = &j->item[i];
@@ -328,21 +365,26 @@ static enum status check_classes(const struct job *j, struct err *e)
     return ST_OK;
 }
 
+/* The model's chat template or the one given in its place, and what it writes. */
 static enum status use_template(struct job *j, struct err *e)
 {
-    struct buf text;
+    struct weights_str own;
     struct err why;
     if (!j->o->template) {
         if (j->m.chat_err.code != ST_OK)
             *e = j->m.chat_err;
+        else if (weights_string(j->m.weights, "tokenizer.chat_template", &own))
+            replay_constrain_init(&j->constrain, j->m.tok, own.s, own.n);
         return j->m.chat_err.code;
     }
-    TRY(cli_read(j->o->template, TEXT_LIMIT_TEMPLATE, &text, e));
+    TRY(cli_read(j->o->template, TEXT_LIMIT_TEMPLATE, &j->template_text, e));
     chat_free(j->m.chat);
     j->m.chat = NULL;
-    enum status st = chat_new(&j->m.chat, j->m.tok, text.data, text.len, &why);
-    buf_release(&text);
-    return st == ST_OK ? ST_OK : err_set(e, st, why.field, "%.100s: %s", j->o->template, why.text);
+    enum status st = chat_new(&j->m.chat, j->m.tok, j->template_text.data, j->template_text.len, &why);
+    if (st != ST_OK)
+        return err_set(e, st, why.field, "%.100s: %.150s", j->o->template, why.text);
+    replay_constrain_init(&j->constrain, j->m.tok, j->template_text.data, j->template_text.len);
+    return ST_OK;
 }
 
 static enum status run_all(struct job *j, struct err *e)
@@ -355,6 +397,10 @@ static enum status run_all(struct job *j, struct err *e)
     cli_catch_signals();
     TRY(use_template(j, e));
     TRY(encode_all(j, e));
+    if (!j->items) {
+        *e = j->left_why; /* there is at least one line, and each was left out */
+        return e->code;
+    }
     TRY(open_engine(j, e));
     return run_classes(j, e);
 }
@@ -364,12 +410,10 @@ static void release(struct job *j)
     engine_free(j->run.en);
     for (uint32_t i = 0; i < j->classes; i++)
         free(j->cls[i].totals);
-    for (uint32_t i = 0; i < j->items; i++) {
-        if (j->item[i].prompt)
-            tok_ids_free(j->item[i].prompt, j->item[i].prompt_n);
-        free(j->item[i].reply);
-    }
+    for (uint32_t i = 0; i < j->items; i++)
+        release_item(&j->item[i]);
     free(j->item);
+    buf_release(&j->template_text);
     replay_lines_release(&j->lines);
     api_close(&j->m);
 }
@@ -393,6 +437,8 @@ int verb_bench_replay(int argc, char **argv)
     make_modes(&j, on);
     enum status st = run_all(&j, &e);
     cli_progress("%s", "");
+    if (st == ST_OK && j.left_why.code != ST_OK)
+        fprintf(stderr, "ffwd: some conversations are left out, for instance %s\n", j.left_why.text);
     status = st == ST_OK ? report(&j) : cli_fail(&e);
     release(&j);
     return status;

@@ -10,7 +10,7 @@
 /* One class: totals[pair * modes + mode]. */
 struct replay_class {
     const char *name;
-    uint32_t lines;
+    uint32_t lines, left_out; /* left out: the request does not allow the recorded reply */
     struct replay_total *totals; /* [pairs][modes]; modes beyond REPLAY_ON are zero for sources that nothing had */
 };
 

@@ -121,8 +121,8 @@ int replay_print_json(const struct replay_report *r)
                              curve_json(&r->cost), "classes", classes);
     for (uint32_t n = 0; n < r->classes && root; n++) {
         const struct replay_class *c = &r->cls[n];
-        json_t *one = json_pack("{s:I, s:I}", "lines", (json_int_t)c->lines, "tokens",
-                                (json_int_t)last(r, c, REPLAY_ON)->tokens);
+        json_t *one = json_pack("{s:I, s:I, s:I}", "lines", (json_int_t)c->lines, "left_out",
+                                (json_int_t)c->left_out, "tokens", (json_int_t)last(r, c, REPLAY_ON)->tokens);
         add_ratios(one, r, c, REPLAY_ON);
         json_object_set_new(one, "off", mode_json(r, c, REPLAY_OFF));
         json_object_set_new(one, "on", mode_json(r, c, REPLAY_ON));
@@ -176,7 +176,8 @@ int replay_print_plain(const struct replay_report *r)
            "time, on ÷ off", "steps", "cost");
     for (uint32_t n = 0; n < r->classes; n++) {
         const struct replay_class *c = &r->cls[n];
-        printf("\n%s, %u replies\n", c->name, c->lines);
+        printf("\n%s, %u replies", c->name, c->lines);
+        printf(c->left_out ? ", %u left out\n" : "\n", c->left_out);
         print_mode(r, c, "  off", REPLAY_OFF);
         print_mode(r, c, "  on", REPLAY_ON);
         print_sources(r, c);

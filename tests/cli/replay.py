@@ -5,7 +5,7 @@ import os
 from kit import any_model, ffwd, temp
 
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "replay.jsonl")
-CLASS_KEYS = {"lines", "tokens", "ratio_time", "ratio_time_range", "ratio_steps", "ratio_cost", "off", "on", "by_source"}
+CLASS_KEYS = {"lines", "left_out", "tokens", "ratio_time", "ratio_time_range", "ratio_steps", "ratio_cost", "off", "on", "by_source"}
 MODE_KEYS = {"seconds", "forwards", "head_positions", "computed", "sampled", "prompt_fed"}
 COUNTS = {"proposed", "accepted", "rejected", "asserted"}
 
@@ -66,6 +66,23 @@ def test_bench_replay_prints_a_table():
     out = ffwd("bench", "replay", RECORDED, "-m", any_model(), "--repeat", 1).ok().out
     for word in ("plain, 2 replies", "copy, 2 replies", "echo", "accepted", "forwards"):
         assert word in out, out
+
+
+def test_bench_replay_under_a_grammar():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a", "b"],
+              "additionalProperties": False}
+    line = {"class": "json", "messages": [{"role": "user", "content": "as JSON"}], "reply": '{"a": 12, "b": "x"}',
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}}
+    wrong = dict(line, reply='{"a": 12, "b": "z"}')
+    path = temp("json.jsonl", "".join(json.dumps(x) + "\n" for x in (line, wrong, line)).encode())
+    ran = ffwd("bench", "replay", path, "-m", any_model(), "--json", "--repeat", 1)
+    c = ran.ok().json["classes"]["json"]
+    grammar = c["by_source"]["grammar"]
+    assert (c["lines"], c["left_out"]) == (2, 1) and "line 2" in ran.err and "does not allow" in ran.err, ran
+    assert grammar["asserted"] == grammar["accepted"] > 0 and grammar["rejected"] == 0, c
+    assert c["on"]["head_positions"] < c["off"]["head_positions"], c
+    only = temp("wrong.jsonl", json.dumps(wrong).encode())
+    ffwd("bench", "replay", only, "-m", any_model()).fails(1, "line 1", "does not allow")
 
 
 def test_bench_replay_names_the_line():
