@@ -81,7 +81,7 @@ SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
 .PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan tsan lint bench \
-        bench-servers kern-bench format notices models install uninstall clean help FORCE
+        bench-replay bench-servers kern-bench format notices models install uninstall clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -205,6 +205,8 @@ lint: ## format, warnings, folder table, headers alone, banned calls, sizes, sym
 	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
 bench: setup-test ## measures and rewrites bench/RESULTS.md
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
+bench-replay: setup-test ## measures what fast-forwarding saves, and rewrites that section of bench/RESULTS.md
+	@$(MAKE) build $(PYTHON) && $(MAKE) models && FFWD=$(PROGRAM) $(PYTHON) bench/replay.py
 bench-servers: setup-test ## measures the server against others and rewrites bench/SERVERS.md (BENCH_QUICK=1: only tries it)
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/servers.sh
 kern-bench: setup-test ## times every kernel

@@ -277,6 +277,16 @@ def server_bars():
     return [found.group(1)] if found else []
 
 
+def replay_section(path):
+    """What replay.py wrote into the same file last; nothing where it never ran."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            found = re.search(r"^## Fast-forwarding\n.*?(?=^## |\Z)", f.read(), re.M | re.S)
+    except OSError:
+        return []
+    return [found.group(0).rstrip("\n"), ""] if found else []
+
+
 def report(results, args, why, busy):
     head = [
         "# ffwd and llama.cpp on one machine", "",
@@ -289,7 +299,8 @@ def report(results, args, why, busy):
     rows = [(MODELS[name]["title"], what, value, bar, "met" if met else "**missed**")
             for name, got in results.items() for what, value, bar, met in bars_of(name, got)]
     head += ["## Bars", "", table(("model", "what", "measured", "bar", ""), rows), ""]
-    return "\n".join(head + [model_section(name, got) for name, got in results.items()])
+    kept = replay_section(args.out)
+    return "\n".join(head + [model_section(name, got) for name, got in results.items()] + kept)
 
 
 def find_peers(folder):

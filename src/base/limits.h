@@ -71,4 +71,10 @@
 #define LIMIT_LOAD_ERRORS 16u                 /* kinds of failures that are told apart */
 #define LIMIT_LOAD_SECONDS 86400u             /* of one run */
 
+/* replayed conversations */
+#define LIMIT_REPLAY_BYTES (256u << 20)       /* bytes of a file of them */
+#define LIMIT_REPLAY_LINES 65536u             /* conversations in one file */
+#define LIMIT_REPLAY_CLASSES 32u              /* kinds of them that are told apart */
+#define LIMIT_REPLAY_PAIRS 100u               /* repetitions of one run */
+
 #endif

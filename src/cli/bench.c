@@ -45,7 +45,8 @@ static const struct opt_verb verb = {
     "architecture, types, isa, threads, kv, depth, batch, reps, weight_bytes, token_bytes, load_seconds, peak_bytes, "
     "pp: {tokens, median, min, max, runs}, tg: {the same, gbytes_per_second}, probe_gbytes_per_second}; "
     "with --profile {rows, steps, overhead_us: {p50, p95, mean}, forward_ms, head_ms, sample_ms}. A server under load is "
-    "measured by `ffwd bench load`, which has options of its own: `ffwd help bench load`.",
+    "measured by `ffwd bench load`, what fast-forwarding saves by `ffwd bench replay`; both have options of their own: "
+    "`ffwd help bench load`.",
     "-m FILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 struct series {
@@ -246,6 +247,8 @@ int verb_bench(int argc, char **argv)
     int status;
     if (argc > 1 && strcmp(argv[1], "load") == 0)
         return verb_bench_load(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "replay") == 0)
+        return verb_bench_replay(argc - 1, argv + 1);
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
     if (!o.model)
