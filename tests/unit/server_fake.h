@@ -59,7 +59,8 @@ static unsigned char last_salt[LIMIT_SALT];
 static const char *fake_reply = "";
 static uint32_t fake_holds;
 
-/* "say": fake_reply; "hang" and "dead": never say anything, and with the latter engine_look() fails; "busy", "long", "never": refused;
+/* "say": fake_reply; "hang" and "dead": never say anything, and with the latter engine_look() fails; "busy", "long",
+ * "never": refused;
  * "fail": fails at once; "tear": fails after "Hel"; "late" and "latetear" miss their deadline so; "full": ends since
  * memory ran out; "filled": sources had some of its tokens; "fuel": its template never ends (server_fake_text.h);
  * "utf8": bytes that are no characters; "endless": talks until closed; anything else: "Hello, \"world\"\n". */

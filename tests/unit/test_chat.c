@@ -221,12 +221,16 @@ static void test_a_reply_sent_back(void **state)
 {
     (void)state;
     check(PLAIN "tools",
-          "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"a\\u00e9\\n\\u0000\",\"tool_calls\":"
+          "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"a\\u00e9\\n\\u0000\","
+          "\"tool_calls\":"
           "[{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}],\"refusal\":null,"
-          "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,\"tool_calls\":null}]}",
-          "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"a\\u00e9\\n\\u0000\",\"tool_calls\":"
+          "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,"
+          "\"tool_calls\":null}]}",
+          "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"a\\u00e9\\n\\u0000\","
+          "\"tool_calls\":"
           "[{\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}],\"refusal\":null,"
-          "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,\"tool_calls\":null}]" TAIL);
+          "\"id\":\"msg_1\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null,"
+          "\"tool_calls\":null}]" TAIL);
 }
 
 /* A template that says nothing of tools: the model is told in the system's text, calls and results are text. */

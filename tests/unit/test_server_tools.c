@@ -264,17 +264,18 @@ static void test_tc6_ids(void **state)
 {
     (void)state;
     struct live l;
-    struct outcome o[3];
+    struct outcome o[4];
     start(&l, false);
     both(&l, CALL_F CALL_F, "", "", &o[0], &o[1]);
-    both(&l, CALL_F, "", "", &o[2], &o[2]);
-    const char *ids[] = {o[0].call[0].id, o[0].call[1].id, o[1].call[0].id, o[1].call[1].id, o[2].call[0].id};
-    for (int i = 0; i < 5; i++) {
+    both(&l, CALL_F, "", "", &o[2], &o[3]);
+    const char *ids[] = {o[0].call[0].id, o[0].call[1].id, o[1].call[0].id, o[1].call[1].id,
+                         o[2].call[0].id, o[3].call[0].id};
+    for (int i = 0; i < 6; i++) {
         assert_true(strncmp(ids[i], "call_", 5) == 0 && strlen(ids[i]) == 29);
         for (int k = 0; k < i; k++)
             assert_string_not_equal(ids[i], ids[k]);
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         outcome_release(&o[i]);
     stop(&l);
 }
@@ -369,7 +370,8 @@ static void test_tc10_one_call(void **state)
 static void test_held_back_text_and_control_tokens(void **state)
 {
     (void)state;
-    static const char text[] = "\4\nWhy\3?\n\5\n\n\3Let <|x|> me\3\n\1\n{\"name\":\3 \"f\", \"arguments\": {\"n\": 1}}\n\2\3";
+    static const char text[] = "\4\nWhy\3?\n\5\n\n\3Let <|x|> me\3\n\1\n"
+                               "{\"name\":\3 \"f\", \"arguments\": {\"n\": 1}}\n\2\3";
     struct live l;
     start(&l, false);
     fake_special[1] = "<tool_call>", fake_special[2] = "</tool_call>", fake_special[3] = "<|x|>";
@@ -401,7 +403,8 @@ static void test_logprobs(void **state)
     start(&l, false);
     fake_reply = text;
     for (int stream = 0; stream < 2; stream++) {
-        char *s = chat(&l, "say", stream ? ",\"stream\":true,\"test\":{\"logprobs\":true}" : ",\"test\":{\"logprobs\":true}");
+        char *s = chat(&l, "say",
+                       stream ? ",\"test\":{\"logprobs\":true},\"stream\":true" : ",\"test\":{\"logprobs\":true}");
         size_t n = 0;
         for (const char *at = s; (at = strstr(at, "\"token\":")) != NULL; at++)
             n++;
