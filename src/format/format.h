@@ -261,6 +261,7 @@ enum template_row_kind {
     TEMPLATE_KEY,      /* a key and what follows up to its value */
     TEMPLATE_AFTER,    /* from the end of a value to the next */
     TEMPLATE_CLOSE,    /* from the end of the last value to the end of the call */
+    TEMPLATE_VALUE,    /* the rest of a value that can only be one of a few */
     TEMPLATE_ROW_KINDS
 };
 
@@ -269,11 +270,10 @@ struct template_row {
     enum template_row_kind kind;
     uint32_t points; /* bit RECOGNISER_…: in an open call; see recogniser_point */
     bool at_text;    /* also where no call has begun: AT_START, AT_TEXT, AT_BETWEEN */
-    int32_t tool;    /* the state's tool has to be this one; -1: any */
-    int32_t key;     /* likewise */
-    uint64_t keys;   /* at least these properties have been written */
+    int32_t tool, key; /* the state's have to be these; -1: any */
+    uint64_t keys, absent; /* at least the one properties have been written, and none of the others */
     const tok_id *trigger, *append; /* [trigger_n], [append_n], in the rows' own memory */
-    uint32_t trigger_n, append_n;
+    uint32_t trigger_n, append_n, sure_n; /* sure_n of append are determined; the rest if keys keep to the schema */
 };
 
 /* The rows of one template and set of tools, and what a recogniser needs to check them. Reference-counted. */

@@ -123,7 +123,7 @@ static bool permits(const struct template_row *row, const struct recogniser_stat
     if (s->place == RECOGNISER_AT_START || s->place == RECOGNISER_AT_TEXT || s->place == RECOGNISER_AT_BETWEEN)
         return row->at_text;
     return s->place == RECOGNISER_AT_CALL && row->points >> s->point & 1 && (row->tool < 0 || row->tool == s->tool) &&
-           (row->key < 0 || row->key == s->key) && (row->keys & ~s->keys) == 0;
+           (row->key < 0 || row->key == s->key) && (row->keys & ~s->keys) == 0 && !(row->absent & s->keys);
 }
 
 static bool same(const struct template_row *a, const struct template_row *b)

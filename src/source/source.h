@@ -65,6 +65,8 @@ struct source_proposal {
     uint32_t n;                 /* 0 = nothing to say */
     tok_id id[SOURCE_SPAN];
     float chance[SOURCE_SPAN];  /* verified ids: that the sampler chooses it, provided it chose all before */
+    uint32_t sure;              /* of a template's ids, the first so many are determined: strict mode may take them as
+                                   chosen, and no others */
     uint32_t ticket;            /* anything; comes back with settle() */
 };
 
@@ -96,6 +98,9 @@ struct source_ops {
 
     /* ids[from, known) are new: chosen or imposed. NULL: not interested. */
     void (*observe)(struct source *s, const struct source_row *row, uint32_t from);
+
+    /* It has given up on this row, because what came contradicted what it stands on. NULL: never. */
+    bool (*disarmed)(const struct source *s, const struct source_row *row);
 
     void (*free)(struct source *s);
 };
