@@ -197,12 +197,23 @@ static bool read_along(struct chat_prober *p, struct chat_probe *b, uint32_t lea
 
 /* ---- cutting ---- */
 
-/* The reply's first id and the text where it begins. Where the prompt's text is no beginning of this one (it opens
- * reasoning that a past turn does not show), a reply begins behind the ids that both have. */
+/* Bytes of the prompt before the reasoning that it opens at its end. */
+static size_t before_reasoning(const struct chat_prober *p)
+{
+    size_t open = p->cfg.reasoning ? strlen(p->cfg.reasoning->open) : 0, at = p->prompt_text_n;
+    while (open && at >= open && memcmp(p->prompt_text + at - open, p->cfg.reasoning->open, open) != 0)
+        at--;
+    return open && at >= open ? at - open : p->prompt_text_n;
+}
+
+/* The reply's first id and the text where it begins. Where the prompt's text is no beginning of this one, a past turn may
+ * not show the reasoning that the prompt opens; otherwise a reply begins behind the ids that both have. */
 static bool cut_reply(struct chat_prober *p, const struct text_rendering *r, const tok_id *ids, size_t n, size_t *first,
                       size_t *from, bool *follows)
 {
     size_t cut = p->prompt_text_n, same = 0, at = r->n, i = n;
+    if (r->n < cut || memcmp(r->text, p->prompt_text, cut) != 0)
+        cut = before_reasoning(p);
     *follows = r->n >= cut && !memcmp(r->text, p->prompt_text, cut);
     while (same < n && same < p->prompt_n && ids[same] == p->prompt[same])
         same++;
@@ -270,7 +281,8 @@ static const struct chat_probe *make(struct chat_prober *p, const struct text_re
     }
     *b = (struct chat_probe){.ids = own, .after = after, .ends = ends, .in_key = in_key, .text = text, .n = count,
                              .text_n = end};
-    return read_along(p, b, lead, call, follows && p->cfg.in_reasoning, after, in_key) ? b : NULL;
+    bool in_reasoning = from == p->prompt_text_n && p->cfg.in_reasoning;
+    return read_along(p, b, lead, call, in_reasoning, after, in_key) ? b : NULL;
 }
 
 static const struct chat_probe *probe(struct chat_prober *p, const char *answer, bool call)

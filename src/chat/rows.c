@@ -271,8 +271,8 @@ static bool rows_value(struct compiler *c, int key)
 {
     struct chat_run runs[CHAT_SCHEMA_VALUES];
     const struct tool *t = &c->tool;
-    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = runs, .first = 1, .single = true, .schema = &t->schema,
-                             .prev = -1, .value = true, .sure = true};
+    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = runs, .first = 1, .single = true,
+                             .schema = &t->schema, .prev = -1, .value = true, .sure = true};
     for (uint32_t i = 0; i < t->schema.keys[key].values_n; i++) {
         if (!c->tool.left)
             return true;
@@ -374,8 +374,8 @@ static bool compile_names(struct compiler *c, struct cut tools, uint32_t n)
             return false;
         c->calls[i] = all;
     }
-    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = c->names, .n = c->names_n, .first = first, .seen = c->seen,
-                             .sure = true, .prev = -1};
+    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = c->names, .n = c->names_n, .first = first,
+                             .seen = c->seen, .sure = true, .prev = -1};
     return chat_trie_rows(&trie, &c->e);
 }
 

@@ -122,16 +122,51 @@ static uint64_t bit(int key)
     return key >= 0 && key < 64 ? 1ull << key : 0;
 }
 
+/* Whether the row holds elsewhere in the reply that it was found in, and is wrong there: `"` behind a name, and again
+ * behind the word "arguments". */
+static bool is_ambiguous(const struct chat_probe *p, const struct template_row *row, uint32_t at)
+{
+    for (uint32_t i = p->begin + row->trigger_n; i < p->end; i++) {
+        const struct recogniser_state *s = &p->after[i - 1];
+        if (i != at && s->place == RECOGNISER_AT_CALL && row->points >> s->point & 1 && row->tool == s->tool &&
+            row->key == s->key && (row->keys & ~s->keys) == 0 && !(row->absent & s->keys) &&
+            p->ids[i] != row->append[0] &&
+            !memcmp(p->ids + i - row->trigger_n, row->trigger, row->trigger_n * sizeof *row->trigger))
+            return true;
+    }
+    return false;
+}
+
+/* Puts ids in front of the trigger, those that all runs have there, until it is found where it belongs alone. */
+static bool make_unique(const struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, struct template_row *row)
+{
+    const struct chat_run *r = &t->runs[lo];
+    while (is_ambiguous(r->p, row, r->from + from)) {
+        uint32_t back = row->trigger_n - from + 1;
+        if (row->trigger_n == TRIGGER_MOST)
+            return false;
+        for (uint32_t i = lo; i < hi; i++) {
+            const struct chat_run *x = &t->runs[i];
+            if (x->from < back + x->p->begin || x->p->ids[x->from - back] != r->p->ids[r->from - back])
+                return false;
+        }
+        row->trigger--;
+        row->trigger_n++;
+    }
+    return true;
+}
+
 /* What comes behind the ids that all have in common. */
 enum then { THEN_CHOICE, THEN_VALUE };
 
-/* The ids [from, to) of runs [lo, hi), which all have them, become a row. */
-static enum status add(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to, enum then then,
-                       struct err *e)
+/* The ids [from, to) of runs [lo, hi), which all have them, become a row; `made` unless that would be ambiguous. */
+static enum status add_at(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to, enum then then,
+                          bool *made, struct err *e)
 {
     const struct chat_run *r = &t->runs[lo];
     const struct recogniser_state *s = &r->p->after[r->from + from - 1];
-    if (s->place != RECOGNISER_AT_CALL || from > TRIGGER_MOST)
+    *made = s->place != RECOGNISER_AT_CALL || from > TRIGGER_MOST;
+    if (*made)
         return ST_OK;
     struct template_row row = {.points = 1u << s->point, .tool = s->tool, .key = s->key,
                                .trigger = r->p->ids + r->from, .trigger_n = from,
@@ -148,11 +183,23 @@ static enum status add(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t f
     }
     row.keys = t->schema ? bit(t->prev) : 0;
     row.kind = kind_of(t, s->point, t->schema && ends);
+    *made = make_unique(t, lo, hi, from, &row);
+    if (!*made)
+        return ST_OK;
     row.sure_n = s->opening ? 0 : count_sure(t, r, from, to);
     if (row.sure_n == row.append_n && then == THEN_VALUE &&
         tok_kind_of(t->tok, row.append[row.append_n - 1]) == TOK_NORMAL)
         row.sure_n--;
     return template_rows_add(t->rows, &row, e);
+}
+
+/* The same from the first id on where it is not ambiguous. */
+static enum status add(struct chat_trie *t, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to, enum then then,
+                       struct err *e)
+{
+    for (bool made = false; from < to && !made; from++)
+        TRY(add_at(t, lo, hi, from, to, then, &made, e));
+    return ST_OK;
 }
 
 /* A mark that is only partly there may yet become another word: what follows is determined from its end on. */

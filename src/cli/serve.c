@@ -28,7 +28,7 @@
 
 struct options {
     const char *model, *host, *model_name, *cost_file, *log_file;
-    const char *sources, *tool_format;
+    const char *sources, *tool_format, *draft_model;
     uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill;
     bool strict_model, no_prefix_cache, cache_per_key;
 };
@@ -61,6 +61,8 @@ static const struct opt opts[] = {
      "(off); what the chat template determines is taken without asking the sampler, too (strict)"},
     {"sources", 0, OPT_STR, offsetof(struct options, sources), 0, 0, "LIST",
      "what may propose tokens: some of grammar,grammar_likely,template,echo,ngram,draft (all); none = nothing may"},
+    {"draft-model", 0, OPT_STR, offsetof(struct options, draft_model), 0, 0, "FILE",
+     "a smaller model of the same vocabulary, which proposes tokens (default: none)"},
     {"tool-format", 0, OPT_STR, offsetof(struct options, tool_format), 0, 0, "NAME",
      "how the model writes tool calls (default: as its chat template does)"},
     {"deadline", 0, OPT_U32, offsetof(struct options, deadline), 0, LIMIT_DEADLINE_MS / 1000, "S",
@@ -207,6 +209,7 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .no_replay = o->no_prefix_cache, /* without kept prefixes it would bring nothing */
                               .deadline_s = o->deadline,
                               .tool_format = o->tool_format,
+                              .warm_grammars = true,
                               .fill = (enum fill_mode)o->fill, /* the words are in the order of the enum */
                               .version = FFWD_VERSION,
                               .isa = m->ops->name};
@@ -240,54 +243,69 @@ static enum status find_cost(const struct api_model *m, const struct options *o,
     return ST_OK;
 }
 
+/* Everything but the models, which the caller closes. */
+static int serve_models(const struct api_model *m, const struct api_model *draft, const struct options *o, uint32_t off)
+{
+    struct engine *engine;
+    struct engine_cost cost;
+    struct err e = {0};
+    if (find_cost(m, o, &cost, &e) != ST_OK)
+        return cli_fail(&e);
+    struct engine_config c = {.model = m->model,
+                              .tok = m->tok,
+                              .pool = m->pool,
+                              .kv_format = o->kv ? KERN_KV_F32 : KERN_KV_F16,
+                              .context = o->ctx,
+                              .rows = o->rows,
+                              .queue = o->queue,
+                              .kv_budget = (size_t)o->kv_budget << 20,
+                              .no_prefix_cache = o->no_prefix_cache,
+                              .itl_ms = o->itl,
+                              .cost = &cost,
+                              .draft = draft->model,
+                              .sources_off = off};
+    if (engine_new(&engine, &c, &e) != ST_OK)
+        return cli_fail(&e);
+    int status = serve(m, o, engine);
+    engine_free(engine);
+    return status;
+}
+
+/* The draft model needs its tokenizer to be compared with the model's. */
+static enum status load(const struct options *o, struct api_model *m, struct api_model *draft, struct err *e)
+{
+    TRY(cli_load(m, o->model, o->threads, API_MODEL | API_TOK | API_CHAT, e));
+    if (!o->draft_model)
+        return ST_OK;
+    TRY(cli_load(draft, o->draft_model, o->threads, API_MODEL | API_TOK, e));
+    return ST_OK;
+}
+
 int verb_serve(int argc, char **argv)
 {
     struct options o = {.port = 8080, .grace = 30};
     int status;
+    uint32_t off;
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
-    uint32_t off;
     if (!sources_off(o.sources, &off))
         return opt_wrong(&verb, "--sources must be 'none' or some of grammar,grammar_likely,template,echo,ngram,draft, not "
                          "'%s'", o.sources);
     if (!known_format(o.tool_format, &status))
         return status;
-    struct api_model m;
+    struct api_model m = {0}, draft = {0};
     struct err e = {0};
-    struct engine *engine;
-    struct engine_cost cost;
     if (o.log_file && log_open(o.log_file, &e) != ST_OK)
         return cli_fail(&e);
     if (o.log_file)
         log_set_level(LOG_INFO);
-    enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e);
-    if (st != ST_OK)
-        return cli_fail(&e);
-    watch_signals(&o); /* before any thread that would inherit another mask */
-    st = find_cost(&m, &o, &cost, &e);
-    if (st != ST_OK) {
-        api_close(&m);
-        return cli_fail(&e);
-    }
-    struct engine_config c = {.model = m.model,
-                              .tok = m.tok,
-                              .pool = m.pool,
-                              .kv_format = o.kv ? KERN_KV_F32 : KERN_KV_F16,
-                              .context = o.ctx,
-                              .rows = o.rows,
-                              .queue = o.queue,
-                              .kv_budget = (size_t)o.kv_budget << 20,
-                              .no_prefix_cache = o.no_prefix_cache,
-                              .itl_ms = o.itl,
-                              .cost = &cost,
-                              .sources_off = off};
-    st = engine_new(&engine, &c, &e);
-    if (st == ST_OK) {
-        status = serve(&m, &o, engine);
-        engine_free(engine);
+    if (load(&o, &m, &draft, &e) == ST_OK) {
+        watch_signals(&o); /* before any thread that would inherit another mask */
+        status = serve_models(&m, &draft, &o, off);
     } else {
         status = cli_fail(&e);
     }
+    api_close(&draft);
     api_close(&m);
     return status;
 }

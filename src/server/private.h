@@ -2,6 +2,8 @@
 #ifndef SERVER_PRIVATE_H
 #define SERVER_PRIVATE_H
 
+#include <pthread.h>
+
 #include "format/format.h"
 #include "server/http/http.h"
 #include "server/limits.h"
@@ -15,6 +17,8 @@ struct server {
     const struct chat *chat; /* NULL = none */
     struct server_replay *replay; /* owned; NULL = none */
     struct grammar_cache *grammars; /* owned */
+    pthread_t warmer;       /* compiles a first grammar; */
+    bool warms;             /* it was started */
     const struct format *format; /* in which the model writes calls; NULL = not known */
     const struct format_reasoning *reasoning; /* NULL = none */
     struct format_shape shape;

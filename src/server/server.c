@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,18 @@ static size_t most_prompt_bytes(const struct tok *tok, uint32_t context)
     return bytes > least ? bytes : least;
 }
 
+/* What any grammar of a large vocabulary needs once takes seconds. A failure is the first request's to find. */
+static void *warm(void *arg)
+{
+    struct server *s = arg;
+    const struct grammar_source any = {.kind = GRAMMAR_JSON};
+    struct grammar *g;
+    struct err ignored;
+    if (grammar_cache_get(s->grammars, &g, &any, &ignored) == ST_OK)
+        grammar_free(g);
+    return NULL;
+}
+
 /* The threads made here take no signals: those belong to whoever started the server. */
 static enum status start_http(struct server *s, const struct server_config *cfg, const char *host, struct err *e)
 {
@@ -53,12 +66,15 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     enum status st = http_new(&s->http, &http, e);
+    s->warms = st == ST_OK && cfg->warm_grammars && pthread_create(&s->warmer, NULL, warm, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return st;
 }
 
 static void free_server(struct server *s)
 {
+    if (s->warms)
+        pthread_join(s->warmer, NULL);
     grammar_cache_free(s->grammars);
     server_replay_free(s->replay);
     server_sets_release(s);

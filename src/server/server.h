@@ -36,6 +36,7 @@ struct server_config {
     const char *chat_source; /* [chat_source_n] the template's text, which tells how calls and reasoning are written */
     size_t chat_source_n;
     const char *tool_format; /* the name of a format of calls instead of what the template tells; NULL = none */
+    bool warm_grammars;     /* prepare for constrained replies at once, so that the first does not wait for that */
     enum fill_mode fill;     /* of requests that name none */
     const char *version, *isa; /* shown in the metrics; not copied; NULL = "" */
     uint32_t idle_s;        /* seconds a client may be silent where it should send or read; 0 = 30 */

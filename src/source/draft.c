@@ -249,10 +249,19 @@ static void draw_one(void *ctx, uint32_t task, int worker)
     struct draft *d = ctx;
     struct turn *t = d->heads[task];
     const struct source_row *row = t->ask->row;
-    uint32_t n = row->n + t->drawn;
-    t->status = sampler_choose(d->rows.samplers[worker], row->sampling, &t->sample,
-                               d->rows.logits + (size_t)task * d->rows.vocab, NULL, t->row->seq->ids, n,
-                               n - row->prompt_n, &t->id, NULL);
+    uint32_t n = row->n + t->drawn, *mask = NULL;
+    struct matcher_next next;
+    t->status = ST_OK;
+    if (row->matcher) {
+        mask = d->rows.masks + task * sample_mask_words(d->rows.vocab);
+        t->status = matcher_words(row->matcher) > sample_mask_words(d->rows.vocab) ? ST_ARGUMENT
+                                                                                   : matcher_mask(row->matcher, mask,
+                                                                                                  &next, NULL);
+    }
+    if (!t->status)
+        t->status = sampler_choose(d->rows.samplers[worker], row->sampling, &t->sample,
+                                   d->rows.logits + (size_t)task * d->rows.vocab, mask, t->row->seq->ids, n,
+                                   n - row->prompt_n, &t->id, NULL);
 }
 
 /* Takes the id that was drawn into the proposal, and decides what the next one would be worth. */

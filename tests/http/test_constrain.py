@@ -106,7 +106,9 @@ def test_schemas_are_taken_as_they_were_written(server, path):
     status, reply = post(server, path, guided_json={"const": 2 ** 53 + 1})
     assert status == 400 and "guided_json/const" in reply["error"]["message"], reply
     assert json.loads(said(server, path, guided_json={"const": 2 ** 53 - 1})[0]) == 2 ** 53 - 1
-    assert json.loads(said(server, path, guided_json={"enum": ["a\u0000b"]})[0]) == "a\u0000b"
+    status, reply = post(server, path, guided_json={"enum": ["a\u0000b"]})
+    assert status == 400 and "guided_json/enum" in reply["error"]["message"], reply
+    assert json.loads(said(server, path, guided_json={"enum": ['\u00e9"\\']})[0]) == '\u00e9"\\'
     keys = ["zeta", "alpha", "mid"]
     schema = {"type": "object", "properties": {k: {"const": 1} for k in keys}, "required": keys,
               "additionalProperties": False}

@@ -162,7 +162,7 @@ void calls_close(struct calls *c)
     free((char *)c->list.s);
 }
 
-size_t calls_reply(const struct calls *c, const char *message, tok_id **ids)
+size_t calls_reply(const struct calls *c, const char *message, size_t more, tok_id **ids)
 {
     struct chat_options prompt = {.unix_time = 1767960000}, whole = {.no_generation = true, .unix_time = 1767960000};
     tok_id *before, *all;
@@ -176,12 +176,14 @@ size_t calls_reply(const struct calls *c, const char *message, tok_id **ids)
     enum status st = chat_prompt(c->chat, b.data, b.len, &prompt, &before, &before_n, &e);
     CHECK(st == ST_OK, "%s", e.text);
     buf_clear(&b);
-    buf_addf(&b, "{\"messages\":[{\"role\":\"user\",\"content\":\"What next?\"},{\"role\":\"assistant\",%s}],\"tools\":%.*s}",
+    buf_addf(&b, "{\"messages\":[{\"role\":\"user\",\"content\":\"What next?\"},{\"role\":\"assistant\",%s}],"
+                 "\"tools\":%.*s}",
              message, (int)tools.n, tools.s);
     st = chat_prompt(c->chat, b.data, b.len, &whole, &all, &n, &e);
     buf_release(&b);
     while (st == ST_OK && from < n && from < before_n && all[from] == before[from])
         from++;
+    from = st == ST_OK && from > more ? from - more : from;
     for (to = from; st == ST_OK && to < n && !tok_is_eos(c->tok, all[to]); to++)
         continue;
     if (st == ST_OK && to > from) {

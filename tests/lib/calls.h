@@ -35,8 +35,9 @@ void calls_open(struct calls *c, const struct tok *tok, const char *source, size
 void calls_close(struct calls *c);
 
 /* ids of a reply as they come out of a whole rendering of a request, up to the end of the turn. `message` is the
- * assistant's without its braces. 0: the template does not render it. Freed with free(). */
-size_t calls_reply(const struct calls *c, const char *message, tok_id **ids);
+ * assistant's without its braces. `more` ids of the prompt come first, for a prompt may end in what calls begin with.
+ * 0: the template does not render it. Freed with free(). */
+size_t calls_reply(const struct calls *c, const char *message, size_t more, tok_id **ids);
 
 struct calls_run {
     uint32_t asked, proposed, offered, accepted, sure_wrong; /* sure_wrong: determined ids that were not */

@@ -365,7 +365,8 @@ static const char *const REAL_CALLS[][2] = {
     {"find_flight", "{\"origin\":\"Oslo\",\"destination\":\"Oslo\"}"},
     {"find_flight", "{\"origin\":\"Oslo\",\"destination\":\"Oslo\",\"departure_date\":\"Oslo\"}"},
     {"find_flight", "{\"origin\":\"Oslo\",\"destination\":\"Oslo\",\"departure_time\":\"Oslo\"}"},
-    {"find_flight", "{\"origin\":\"Oslo\",\"destination\":\"Oslo\",\"departure_date\":\"Oslo\",\"departure_time\":\"Oslo\"}"},
+    {"find_flight", "{\"origin\":\"Oslo\",\"destination\":\"Oslo\",\"departure_date\":\"Oslo\","
+                    "\"departure_time\":\"Oslo\"}"},
 };
 #define REAL_N (sizeof REAL_CALLS / sizeof *REAL_CALLS)
 
@@ -394,7 +395,7 @@ static size_t check_template(const struct calls *c, const char *name)
     char message[1024];
     for (size_t i = 0; i < REAL_N; i++) {
         message_of(i, message, sizeof message);
-        n[i] = calls_reply(c, message, &ids[i]);
+        n[i] = calls_reply(c, message, 2, &ids[i]);
         rendered += n[i] && n[i] < 400 && strstr(text_of(c->tok, ids[i], n[i]), REAL_CALLS[i][0]);
     }
     for (size_t k = 0; k < rows && rendered == REAL_N; k++) {

@@ -371,6 +371,19 @@ static void test_fill(void **state)
     stop(&l);
 }
 
+/* A grammar that was compiled for nobody is given back, and is the only one. */
+static void test_warm(void **state)
+{
+    (void)state;
+    struct live l = {0};
+    struct server_config cfg = config(&l);
+    cfg.warm_grammars = true;
+    fake_sources_n = 0;
+    start_with(&l, &cfg);
+    end(&l);
+    assert_int_equal(fake_sources_n, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_refused_constraints), cmocka_unit_test(test_unknown_format),
         cmocka_unit_test(test_calls),            cmocka_unit_test(test_strict_and_relaxed),
         cmocka_unit_test(test_behind_reasoning), cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_warm),
     };
     fake_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

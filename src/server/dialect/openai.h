@@ -5,8 +5,9 @@
  * `service_tier`, `prediction` and the like, which ask for nothing a client could notice, are accepted. Names the API
  * does not define are ignored, except well-known extensions of other servers that ask for a constraint, for another way
  * of choosing tokens or for another shape of the reply: those are refused, since ignoring them would look like success.
- * Of the extensions the samplers of llama-server and vLLM (openai_sampling.c has the list), min_tokens, ignore_eos,
- * chat_template_kwargs, priority, cache_salt, deadline_ms and the object `ffwd` are honoured.
+ * Of the extensions the constraints of other servers (openai_constraint.c has the list), the samplers of llama-server
+ * and vLLM (openai_sampling.c has the list), min_tokens, ignore_eos, chat_template_kwargs, priority, cache_salt,
+ * deadline_ms and the object `ffwd` are honoured.
  *
  * Parsing and writing are functions of their arguments alone, so that they are tested without a server.
  */
