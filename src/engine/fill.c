@@ -60,7 +60,7 @@ enum status fill_open(struct engine *en, struct row *r, struct err *e)
 {
     r->view = (struct source_row){
         .ids = r->ids, .prompt_n = r->prompt_n, .known = r->prompt_n, .n = r->prompt_n,
-        .matcher = r->matcher, .next = &r->next, .rows = r->rows, .sampling = &r->sampling};
+        .matcher = r->matcher, .grammar = r->grammar, .next = &r->next, .rows = r->rows, .sampling = &r->sampling};
     for (unsigned k = 0; k < SOURCE_KINDS; k++) {
         struct source *s = source_of(en, r, k);
         if (s && s->ops->open)

@@ -54,6 +54,7 @@ struct source_row {
     uint32_t known;      /* tentative ids begin here */
     uint32_t n;
     struct matcher *matcher; /* stands behind ids[0, n), and does so again when a call returns; NULL = no grammar */
+    const struct grammar *grammar; /* what it was made of; NULL = none. Lives as long as the row */
     const struct matcher_next *next; /* with a matcher: what may come behind ids[0, known) */
     const struct template_rows *rows; /* what the chat template determines; NULL = nothing is known */
     const struct sample_params *sampling;

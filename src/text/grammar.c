@@ -6,6 +6,7 @@
  */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ffwd_shim.h"
 #include "text/shim.h"
@@ -14,6 +15,8 @@
 struct grammar {
     struct ffwd_grammar *shim; /* owned */
     atomic_int refs;
+    size_t after_n;
+    char after[]; /* [after_n] */
 };
 
 _Static_assert((int)GRAMMAR_JSON == FFWD_GRAMMAR_JSON && (int)GRAMMAR_SCHEMA == FFWD_GRAMMAR_SCHEMA &&
@@ -33,7 +36,7 @@ enum status grammar_new(struct grammar **out, const struct tok *t, const struct 
         .after = {(const uint8_t *)src->after, src->after ? src->after_n : 0},
         .relax = src->relax,
     };
-    struct grammar *g = calloc(1, sizeof *g);
+    struct grammar *g = calloc(1, sizeof *g + s.after.n);
     if (!g)
         return err_set(e, ST_NO_MEMORY, "grammar", "no memory for the grammar");
     struct ffwd_error failure;
@@ -43,6 +46,9 @@ enum status grammar_new(struct grammar **out, const struct tok *t, const struct 
         return st;
     }
     atomic_init(&g->refs, 1);
+    g->after_n = s.after.n;
+    if (s.after.n)
+        memcpy(g->after, src->after, s.after.n);
     *out = g;
     return ST_OK;
 }
@@ -64,6 +70,12 @@ const char *grammar_relaxed(const struct grammar *g, size_t *n)
 {
     *n = 0;
     return (const char *)ffwd_grammar_relaxed(g->shim, n);
+}
+
+const char *grammar_after(const struct grammar *g, size_t *n)
+{
+    *n = g->after_n;
+    return g->after_n ? g->after : NULL;
 }
 
 /* ---- matchers ---- */

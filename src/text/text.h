@@ -227,6 +227,9 @@ void grammar_free(struct grammar *g); /* gives one reference back; NULL is fine 
 /* A JSON array of what relax left out, ["/properties/a/not", ...]; lives as long as g. */
 const char *grammar_relaxed(const struct grammar *g, size_t *n);
 
+/* The text that it begins after, or NULL; lives as long as g. */
+const char *grammar_after(const struct grammar *g, size_t *n);
+
 /* Makes compiled grammars of a tokenizer on threads of its own, at low priority, and keeps the latest by content. */
 struct grammar_cache;
 MUST_CHECK enum status grammar_cache_new(struct grammar_cache **out, const struct tok *t, struct err *e);
