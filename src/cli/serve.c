@@ -278,7 +278,7 @@ static enum status load(const struct options *o, struct api_model *m, struct api
     if (!o->draft_model)
         return ST_OK;
     TRY(cli_load(draft, o->draft_model, o->threads, API_MODEL | API_TOK, e));
-    return ST_OK;
+    return source_draft_same_vocabulary(m->tok, draft->tok, e);
 }
 
 int verb_serve(int argc, char **argv)
