@@ -164,24 +164,32 @@ static enum status take_place(struct engine *en, struct err *e)
     return st;
 }
 
-static struct plan make_plan(const struct engine *en, const struct row *r)
+static struct plan make_plan(const struct engine *en, const struct request *rq)
 {
     const struct plan_facts facts = {
-        .ns = en->tree ? kv_tree_namespace(en->tree, r->salt, r->salt_n) : 0,
-        .prompt_logprobs = r->prompt_logprobs,
-        .no_prefix_cache = r->no_prefix_cache,
-        .off = r->fill == FILL_OFF,
-        .sources_off = r->sources_off,
-        .grammar = r->grammar || en->given,
-        .rows = r->rows || en->given,
-        .nothing = r->prompt_only,
-        .logprobs = r->logprobs,
-        .needs_dist = sample_needs_dist(&r->sampling),
+        .ns = en->tree ? kv_tree_namespace(en->tree, rq->salt, rq->salt_n) : 0,
+        .prompt_logprobs = rq->prompt_logprobs,
+        .no_prefix_cache = rq->no_prefix_cache,
+        .off = rq->fill == FILL_OFF,
+        .sources_off = rq->sources_off,
+        .grammar = rq->grammar || en->given,
+        .rows = rq->rows || en->given,
+        .nothing = rq->prompt_only,
+        .logprobs = rq->logprobs,
+        .needs_dist = sample_needs_dist(&rq->sampling),
     };
     struct plan_means means = {.prefix_cache = en->tree};
     for (int k = 0; k < SOURCE_KINDS; k++)
         means.sources |= en->source[k] ? 1u << k : 0;
     return plan_make(&facts, &means);
+}
+
+enum status engine_plan(const struct engine *en, const struct request *rq, struct plan *out, struct err *e)
+{
+    *out = (struct plan){0};
+    TRY(check_request(en, rq, e));
+    *out = make_plan(en, rq);
+    return ST_OK;
 }
 
 /* The grammar, the template's rows and the imposed ids; then what they leave possible at first. */
@@ -213,7 +221,7 @@ static enum status fill_constraints(struct engine *en, struct row *r, const stru
     r->n = r->prompt_n;
     r->complete = false;
     r->grammar_s = 0;
-    r->plan = make_plan(en, r);
+    r->plan = make_plan(en, rq);
     TRY(fill_open(en, r, e));
     return row_look_ahead(r, e);
 }

@@ -220,6 +220,9 @@ struct request_result {
  * in the text), ST_NEVER_FITS, ST_BUSY (queue full). On ST_OK the caller owns *id until engine_close(). */
 MUST_CHECK enum status engine_submit(struct engine *en, const struct request *rq, request_id *id, struct err *e);
 
+/* How the request would be served; nothing is queued. Errors as engine_submit(), but for ST_BUSY. */
+MUST_CHECK enum status engine_plan(const struct engine *en, const struct request *rq, struct plan *out, struct err *e);
+
 /* Takes up to n events, in order; 0 = none yet. */
 size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n);
 

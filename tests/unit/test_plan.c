@@ -37,6 +37,49 @@ static void test_table(void **state)
     }
 }
 
+/* Each source under every combination of what decides about it. */
+static void test_sources(void **state)
+{
+    (void)state;
+    for (unsigned bits = 0; bits < 64; bits++)
+        for (unsigned k = 0; k < SOURCE_KINDS; k++) {
+            bool grammar = k == SOURCE_GRAMMAR || k == SOURCE_LIKELY;
+            const struct plan_facts f = {.off = bits & 1, .nothing = bits & 2, .sources_off = bits & 4 ? 1u << k : 0,
+                                         .grammar = bits & 16, .rows = bits & 32};
+            const struct plan_means m = {.sources = bits & 8 ? 1u << k : 0};
+            const char *why = f.off                          ? "the request asked for one id a step"
+                              : f.nothing                    ? "nothing is generated"
+                              : f.sources_off                ? "the request switched it off"
+                              : !m.sources && k == SOURCE_DRAFT ? "the server has no draft model"
+                              : !m.sources                   ? "the server has it switched off"
+                              : grammar && !f.grammar        ? "nothing constrains the reply"
+                              : k == SOURCE_TEMPLATE && !f.rows
+                                  ? "the chat template determines nothing: there are no tools, or it does not say how "
+                                    "calls are written"
+                                  : NULL;
+            struct plan p = plan_make(&f, &m);
+            is(p.source[k], why);
+            for (unsigned other = 0; other < SOURCE_KINDS; other++) /* what one has says nothing of another */
+                assert_true(other == k || !p.source[other].on);
+        }
+}
+
+/* Whoever needs the distribution gets a head for each id; penalties, bias and seeds exclude nothing. */
+static void test_heads(void **state)
+{
+    (void)state;
+    for (unsigned bits = 0; bits < 4; bits++) {
+        const struct plan_facts f = {.logprobs = bits & 1, .needs_dist = bits & 2, .grammar = true, .rows = true};
+        const struct plan_means m = {.sources = (1u << SOURCE_KINDS) - 1};
+        struct plan p = plan_make(&f, &m);
+        is(p.skip_head, f.logprobs     ? "log-probabilities need the distribution at each position"
+                        : f.needs_dist ? "mirostat learns from the distribution at each position"
+                                       : NULL);
+        for (unsigned k = 0; k < SOURCE_KINDS; k++)
+            assert_true(p.source[k].on);
+    }
+}
+
 static void test_admission(void **state)
 {
     (void)state;
@@ -60,6 +103,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_heads),
         cmocka_unit_test(test_admission),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
