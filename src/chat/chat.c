@@ -44,6 +44,8 @@ enum status chat_new(struct chat **out, const struct tok *tok, const char *sourc
             return st;
         }
         c->knows_tools = memmem(source, n, "tools", 5) != NULL;
+        c->format = format_detect(source, n);
+        c->reasoning = format_detect_reasoning(source, n);
         c->knows_developer = memmem(source, n, "developer", 9) != NULL;
         c->typed_content = !probe(c, "\"" PROBE "\"") && probe(c, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]");
     }
