@@ -45,6 +45,8 @@ enum status chat_new(struct chat **out, const struct tok *tok, const char *sourc
         }
         c->knows_tools = memmem(source, n, "tools", 5) != NULL;
         c->tells_tools = memmem(source, n, "tool", 4) == NULL;
+        c->format = format_detect(source, n);
+        c->reasoning = format_detect_reasoning(source, n);
         c->knows_developer = memmem(source, n, "developer", 9) != NULL;
         c->typed_content = !probe(c, "\"" PROBE "\"") && probe(c, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]");
     }

@@ -58,6 +58,45 @@ MUST_CHECK enum status chat_variables(const struct chat *c, const char *request,
 MUST_CHECK enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
                                    tok_id **ids, size_t *count, struct err *e);
 
+/* ---- tool calls in replies (tools.c) ---- */
+
+/* How a reply to a request may be written, and what its template determines. */
+struct chat_tools {
+    const struct format *format;              /* NULL: no calls are looked for */
+    const struct format_reasoning *reasoning; /* NULL: none is looked for */
+    bool in_reasoning;                        /* the prompt has opened it */
+    struct format_shape shape;                /* of `format`, as this template writes it */
+    struct format_tools *tools;               /* the request's; NULL: it has none */
+    struct template_rows *rows;               /* NULL: nothing is determined, and `why` says why in one sentence */
+    char why[160];
+};
+
+struct chat_tools_options {
+    const struct format *format;              /* NULL: what the template writes */
+    const struct format_reasoning *reasoning; /* likewise */
+    bool no_calls, no_reasoning;              /* neither is looked for */
+    bool no_rows;                             /* template rows are not wanted */
+};
+
+/* What was found out about the latest sets of tools: agents send the same with every turn. Any thread. */
+struct chat_tools_cache;
+MUST_CHECK enum status chat_tools_cache_new(struct chat_tools_cache **out, const struct chat *c, struct err *e);
+void chat_tools_cache_free(struct chat_tools_cache *k); /* NULL is fine */
+
+/* For a request, of which `tools` and `chat_template_kwargs` are read, and its prompt ids[prompt_n]. Takes up to some
+ * hundred milliseconds for tools that are new. Failures are those of the tools themselves; what a template does not let
+ * find out is no failure. On success the caller gives *out back with chat_tools_release(). */
+MUST_CHECK enum status chat_tools_get(struct chat_tools_cache *k, const char *request, size_t n,
+                                      const struct chat_tools_options *o, const tok_id *prompt, size_t prompt_n,
+                                      struct chat_tools *out, struct err *e);
+void chat_tools_release(struct chat_tools *t);
+
+/* How this template writes calls of the format, found by rendering some; what cannot be found out is as
+ * format_shape_init() has it. `kwargs`[n]: chat_template_kwargs, or n == 0. True: a call written so was found equal, byte
+ * for byte, to one that the template rendered. */
+bool chat_shape(const struct chat *c, const struct format *f, const struct format_reasoning *g, const char *kwargs,
+                size_t n, struct format_shape *out);
+
 /* ---- replay of generated ids (replay.c) ---- */
 
 /* A prompt and its reply as they were fed: ids[n], and which of them a model chose. */

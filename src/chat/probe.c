@@ -13,6 +13,11 @@
 /* Nine letters and digits, which is what the templates want that check. */
 static const char *const call_ids[2][2] = {{"aB3dE5fG7", "qR4sT6uV8"}, {"Xy9Zw2Kv1", "hJ5kL7mN3"}};
 
+const char *chat_probe_id(int variant)
+{
+    return call_ids[variant & 1][0];
+}
+
 static bool refuse(struct chat_prober *p, const char *why)
 {
     if (!p->why[0])
@@ -184,6 +189,8 @@ static bool read_along(struct chat_prober *p, struct chat_probe *b, uint32_t lea
         return true;
     if (x.broken || x.begun != 1 || x.ended != 1)
         return refuse(p, "the template does not write calls in the format that was detected");
+    b->mark = (uint32_t)x.from;
+    b->close = (uint32_t)x.at;
     /* Where only what follows shows that the call is over, it ends where its own text does. */
     if (!b->end || x.at < (b->end ? b->ends[b->end - 1] : 0)) {
         b->end = n;

@@ -32,6 +32,7 @@ struct chat_probe {
     const char *text;                     /* [text_n] */
     uint32_t n, text_n;
     uint32_t begin, end;                  /* ids[begin, end) are the call */
+    uint32_t mark, close;                 /* text[mark, close) is it */
     struct chat_written keys[CHAT_SCHEMA_KEYS + 1]; /* [keys_n] */
     uint32_t keys_n;
 };
@@ -70,6 +71,9 @@ void chat_prober_close(struct chat_prober *p);
  * where the template does not write a complete call of just that tool. `variant` tells apart what is free: ids of calls. */
 const struct chat_probe *chat_probe_call(struct chat_prober *p, struct cut name, const char *arguments, size_t n,
                                          int variant);
+
+/* The id that such a call has, nine letters and digits. */
+const char *chat_probe_id(int variant);
 
 /* A reply without a call. */
 const struct chat_probe *chat_probe_content(struct chat_prober *p, const char *text);

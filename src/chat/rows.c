@@ -236,8 +236,8 @@ static bool make_run(struct chat_run *r, const struct chat_probe *p, bool head, 
 static bool make_ghost(struct chat_run *r, const struct part *part, bool head, int label)
 {
     struct chat_run other;
-    return make_run(&other, part->p[1], head, part->at, label) && make_run(r, part->p[0], head, part->at, label) &&
-           r->p->ids[r->from] == other.p->ids[other.from];
+    return make_run(&other, part->p[1], head, part->at, label) &&
+           make_run(r, part->p[0], head, part->at, label) && r->p->ids[r->from] == other.p->ids[other.from];
 }
 
 /* What follows key `prev` (-1: the name), whose value ends as the class does. */
@@ -246,8 +246,8 @@ static bool rows_after(struct compiler *c, int prev, const struct part *parts)
     struct chat_run runs[2 * CHAT_RUN_LABELS], ghosts[2];
     uint8_t seen[CHAT_RUN_LABELS] = {0};
     const struct tool *t = &c->tool;
-    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = runs, .first = 1, .seen = seen, .schema = &t->schema,
-                             .ghosts = ghosts, .prev = prev, .sure = chat_schema_fixed(&t->schema)};
+    struct chat_trie trie = {.tok = c->p.c->tok, .rows = c->rows, .runs = runs, .first = 1, .seen = seen,
+                             .schema = &t->schema, .ghosts = ghosts, .prev = prev, .sure = chat_schema_fixed(&t->schema)};
     uint64_t likely = wanted(t, prev, false), all = wanted(t, prev, true);
     for (int label = 0; label < CHAT_RUN_LABELS; label++) {
         const struct part *part = &parts[label];

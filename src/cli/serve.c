@@ -213,13 +213,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .fill = (enum fill_mode)o->fill, /* the words are in the order of the enum */
                               .version = FFWD_VERSION,
                               .isa = m->ops->name};
-    struct weights_str template;
     struct server *s;
     struct err e = {0};
-    if (m->chat && chat_has_template(m->chat) && weights_string(m->weights, "tokenizer.chat_template", &template)) {
-        c.chat_source = template.s;
-        c.chat_source_n = template.n;
-    }
     if (server_start(&s, &c, &e) != ST_OK)
         return cli_fail(&e);
     if (m->chat_err.code != ST_OK)

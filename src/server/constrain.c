@@ -5,28 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAIL 64u /* ids at the end of a prompt among which a template opens reasoning */
+/* ---- what replies hold ---- */
 
-/* ---- reasoning ---- */
-
-/* Whether the prompt ends in opened reasoning; without memory to look it does not. */
-static bool opens_reasoning(const struct server *s, const struct reply_prompt *p)
+enum status server_recognise(const struct server *s, struct text_view request, bool calls, struct reply_job *job,
+                             struct format_shape *shape, struct err *e)
 {
-    size_t n = p->n < TAIL ? p->n : TAIL, bytes;
-    struct err ignored;
-    char *tail;
-    if (tok_decode(s->tok, p->ids + (p->n - n), n, true, &tail, &bytes, &ignored) != ST_OK)
-        return false;
-    bool opens = format_opens_reasoning(s->reasoning, tail, bytes);
-    text_free(tail, bytes);
-    return opens;
-}
-
-void server_recognise(const struct server *s, bool calls, struct reply_job *job)
-{
-    job->recognise = (struct recogniser_config){.format = calls ? s->format : NULL, .reasoning = s->reasoning};
-    job->recognise.in_reasoning = s->reasoning && opens_reasoning(s, &job->prompts[0]);
-    job->recognises = job->recognise.format || job->recognise.reasoning;
+    const struct reply_prompt *p = &job->prompts[0];
+    const struct chat_tools_options o = {.format = s->format, .no_calls = !calls};
+    struct chat_tools t;
+    TRY(chat_tools_get(s->tools, request.data, request.n, &o, p->ids, p->n, &t, e));
+    job->recognise = (struct recogniser_config){.format = t.format, .reasoning = t.reasoning, .tools = t.tools,
+                                                .in_reasoning = t.in_reasoning};
+    job->recognises = t.format || t.reasoning;
+    job->tools = t.tools; /* the references are the job's now */
+    job->rows = t.rows;
+    *shape = t.shape;
+    return ST_OK;
 }
 
 /* ---- one constraint ---- */
@@ -74,7 +68,7 @@ static enum status write_grammar(const struct server *s, const struct server_cal
     struct format_special specials[SPECIALS];
     size_t n = 0;
     const char *mark;
-    for (size_t i = 0; (mark = format_mark_at(s->format, i)); i++)
+    for (size_t i = 0; (mark = format_mark_at(job->recognise.format, i)); i++)
         add_special(s->tok, mark, specials, &n);
     if (reasoning) {
         add_special(s->tok, reasoning->open, specials, &n);
@@ -92,7 +86,7 @@ static enum status write_grammar(const struct server *s, const struct server_cal
         .specials = specials,
         .specials_n = n,
     };
-    return format_grammar(s->format, &s->shape, &q, lark, e);
+    return format_grammar(job->recognise.format, c->shape, &q, lark, e);
 }
 
 static void schema_field(const struct server_calls *c, size_t i, char field[ERR_FIELD])
@@ -258,10 +252,8 @@ static enum status no_format(const struct server_calls *c, struct err *e)
 enum status server_constrain_calls(const struct server *s, const struct server_calls *calls, struct reply_job *job,
                                    struct err *e)
 {
-    if (!s->format)
+    if (!job->recognise.format)
         return no_format(calls, e);
-    TRY(format_tools_new(&job->tools, calls->tools, calls->n, e));
-    job->recognise.tools = job->tools;
     job->one_call = !calls->parallel;
     return make_grammar(s, calls, job, e);
 }

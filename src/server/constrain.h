@@ -28,19 +28,21 @@ struct server_calls {
     enum format_choice choice;
     size_t named;  /* FORMAT_NAMED: which */
     bool parallel; /* more than one call is wanted */
+    const struct format_shape *shape; /* from server_recognise() */
     const char *schema_field; /* "function.parameters": what follows "tools[i]." in errors */
     const char *choice_field; /* what errors about the choice name */
 };
 
-/* What is looked for in a reply to the job's first prompt, which is there already: fills in job->recognise without its
- * tools. `calls`: tools were shown to the model. */
-void server_recognise(const struct server *s, bool calls, struct reply_job *job);
+/* What replies to this request of a chat hold, and how: `request` are its bytes, the job's first prompt is there already.
+ * Fills in job->recognise, tools and rows, and how calls are written. `calls`: tools were shown to the model. */
+MUST_CHECK enum status server_recognise(const struct server *s, struct text_view request, bool calls,
+                                        struct reply_job *job, struct format_shape *shape, struct err *e);
 
 /* After server_recognise(). Each compiles job->grammar and waits for it. */
 MUST_CHECK enum status server_constrain(const struct server *s, const struct server_constraint *c, struct reply_job *job,
                                         struct err *e);
 
-/* Also makes job->tools. Without a known format of calls replies stay text: then FORMAT_AUTO asks for nothing. */
+/* Without a known format of calls replies stay text: then FORMAT_AUTO asks for nothing. */
 MUST_CHECK enum status server_constrain_calls(const struct server *s, const struct server_calls *calls,
                                               struct reply_job *job, struct err *e);
 

@@ -19,9 +19,8 @@ struct server {
     struct grammar_cache *grammars; /* owned */
     pthread_t warmer;       /* compiles a first grammar; */
     bool warms;             /* it was started */
-    const struct format *format; /* in which the model writes calls; NULL = not known */
-    const struct format_reasoning *reasoning; /* NULL = none */
-    struct format_shape shape;
+    struct chat_tools_cache *tools; /* owned; NULL = no chat */
+    const struct format *format; /* in which the model writes calls, whatever its template says; NULL = as that says */
     enum fill_mode fill;     /* of requests that name none */
     char *model;             /* owned */
     const char *version, *isa;

@@ -76,23 +76,20 @@ static void free_server(struct server *s)
     if (s->warms)
         pthread_join(s->warmer, NULL);
     grammar_cache_free(s->grammars);
+    chat_tools_cache_free(s->tools);
     server_replay_free(s->replay);
     server_sets_release(s);
     free(s->model);
     free(s);
 }
 
-/* How the model writes reasoning and calls. */
-static enum status find_format(struct server *s, const struct server_config *cfg, struct err *e)
+/* What calls and constraints need. */
+static enum status make_tools(struct server *s, const struct server_config *cfg, struct err *e)
 {
-    if (cfg->chat_source) {
-        s->format = format_detect(cfg->chat_source, cfg->chat_source_n);
-        s->reasoning = format_detect_reasoning(cfg->chat_source, cfg->chat_source_n);
-    }
     if (cfg->tool_format && !(s->format = format_find(cfg->tool_format, strlen(cfg->tool_format))))
         return err_set(e, ST_ARGUMENT, "tool_format", "there is no tool format '%.40s'", cfg->tool_format);
-    if (s->format)
-        format_shape_init(s->format, &s->shape);
+    if (s->chat)
+        TRY(chat_tools_cache_new(&s->tools, s->chat, e));
     return grammar_cache_new(&s->grammars, s->tok, e);
 }
 
@@ -120,7 +117,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     signal(SIGPIPE, SIG_IGN);
     enum status st = server_sets_init(s, e);
     if (st == ST_OK)
-        st = find_format(s, cfg, e);
+        st = make_tools(s, cfg, e);
     if (st == ST_OK && !cfg->no_replay)
         st = server_replay_new(&s->replay, e);
     if (st == ST_OK)

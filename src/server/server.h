@@ -33,8 +33,6 @@ struct server_config {
     bool cache_per_key;     /* requests with different Authorization headers never share a prefix */
     bool no_replay;         /* ids of replies are not kept: later turns are encoded as any text */
     uint32_t deadline_s;    /* seconds any request may take, its own deadline can only be shorter; 0 = no limit */
-    const char *chat_source; /* [chat_source_n] the template's text, which tells how calls and reasoning are written */
-    size_t chat_source_n;
     const char *tool_format; /* the name of a format of calls instead of what the template tells; NULL = none */
     bool warm_grammars;     /* prepare for constrained replies at once, so that the first does not wait for that */
     enum fill_mode fill;     /* of requests that name none */

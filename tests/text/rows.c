@@ -116,7 +116,9 @@ static void one(const struct tok *t, const char *path, struct cut tools, bool ve
     printf("%s\t%s", name, cfg.format ? format_name(cfg.format) : "none");
     for (int i = 0; i < TEMPLATE_ROW_KINDS; i++)
         printf("\t%u", counts[i]);
-    printf("\t%s", why);
+    struct format_shape shape;
+    bool known = chat_shape(c, cfg.format, cfg.reasoning, NULL, 0, &shape);
+    printf("\t%s\t%s", known ? "read" : "assumed", why);
     if (timed)
         printf("\t%.1f ms", ms);
     putchar('\n');

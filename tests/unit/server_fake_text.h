@@ -200,4 +200,16 @@ enum status tok_encode_rendering(const struct tok *t, const struct text_renderin
     return tok_encode(t, r->text, r->n, 0, ids, count, e);
 }
 
+tok_id tok_bos(const struct tok *t)
+{
+    (void)t;
+    return TOK_NONE;
+}
+
+tok_id tok_eos_main(const struct tok *t)
+{
+    (void)t;
+    return 0;
+}
+
 #endif

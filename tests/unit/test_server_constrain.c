@@ -195,10 +195,10 @@ static void test_wrong_tool_choice(void **state)
 static void begin(struct live *l, const char *template)
 {
     struct err e = {0};
-    assert_int_equal(chat_new(&l->chat, NULL, "tools", 5, &e), ST_OK);
+    if (!template)
+        template = "tools"; /* which calls nothing in a known way */
+    assert_int_equal(chat_new(&l->chat, NULL, template, strlen(template), &e), ST_OK);
     struct server_config cfg = config(l);
-    cfg.chat_source = template;
-    cfg.chat_source_n = template ? strlen(template) : 0;
     start_with(l, &cfg);
     fake_sources_n = 0;
 }

@@ -223,7 +223,8 @@ static void test_disarmed_by_a_broken_call(void **state)
     (void)state;
     static const char broken[] = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": ]}\n";
     struct calls_run one = write_text(&hermes, broken);
-    struct calls_run two = write_text(&hermes, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": ]}\n" CALL);
+    struct calls_run two = write_text(&hermes, "<tool_call>\n{\"name\": \"get_weather\", "
+                                               "\"arguments\": {\"city\": ]}\n" CALL);
     assert_true(one.disarmed && two.disarmed && one.accepted > 0);
     assert_int_equal(one.offered, two.offered);
 }

@@ -69,10 +69,11 @@ struct openai_tools {
 };
 MUST_CHECK enum status openai_parse_tools(const json_t *root, struct openai_tools *out, struct err *e);
 
-/* Makes the job's grammar, tools and the rest out of them; chat has checked their shape, and server_recognise() was
+/* Makes the job's grammar out of them; chat has checked their shape, and server_recognise() was
  * called. `body` is what root was parsed from. */
 MUST_CHECK enum status openai_constrain_calls(const struct server *srv, const json_t *root, struct text_view body,
-                                              const struct openai_tools *tools, struct reply_job *job, struct err *e);
+                                              const struct openai_tools *tools, const struct format_shape *shape,
+                                              struct reply_job *job, struct err *e);
 
 /* What the reply has to look like (openai_constraint.c); *out points into root and body, which root was parsed from. */
 MUST_CHECK enum status openai_parse_constraint(const json_t *root, struct text_view body, struct server_constraint *out,

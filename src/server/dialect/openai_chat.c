@@ -77,6 +77,7 @@ static enum status prepare(struct http_call *call, struct reply_job *job, struct
     const struct text_view body = {call->body.data, call->body.len};
     struct openai_chat_request rq;
     struct server_constraint c;
+    struct format_shape shape;
     job->fill = srv->fill;
     TRY(openai_parse_chat(job->root, job, &rq, e));
     TRY(openai_parse_constraint(job->root, body, &c, e));
@@ -89,9 +90,9 @@ static enum status prepare(struct http_call *call, struct reply_job *job, struct
     p->from_tok = true;
     job->prompts_n = 1;
     openai_name_messages(job->root, job);
-    server_recognise(srv, rq.tools.n != 0, job);
+    TRY(server_recognise(srv, body, rq.tools.n != 0, job, &shape, e));
     if (rq.tools.n)
-        TRY(openai_constrain_calls(srv, job->root, body, &rq.tools, job, e));
+        TRY(openai_constrain_calls(srv, job->root, body, &rq.tools, &shape, job, e));
     return c.field ? server_constrain(srv, &c, job, e) : ST_OK;
 }
 

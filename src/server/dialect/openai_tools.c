@@ -128,7 +128,8 @@ static enum status list_tools(const json_t *root, struct cut body, struct format
 }
 
 enum status openai_constrain_calls(const struct server *srv, const json_t *root, struct text_view body,
-                                   const struct openai_tools *tools, struct reply_job *job, struct err *e)
+                                   const struct openai_tools *tools, const struct format_shape *shape,
+                                   struct reply_job *job, struct err *e)
 {
     struct format_tool *list = calloc(tools->n, sizeof *list);
     if (!list)
@@ -141,6 +142,7 @@ enum status openai_constrain_calls(const struct server *srv, const json_t *root,
         .choice = tools->choice,
         .named = tools->named,
         .parallel = tools->parallel,
+        .shape = shape,
         .schema_field = "function.parameters",
         .choice_field = "tool_choice",
     };
