@@ -15,13 +15,12 @@
 #include "cli/cli.h"
 #include "cli/curve.h"
 #include "cli/machine.h"
-#include "cli/replay_constrain.h"
+#include "cli/replay_ask.h"
+#include "cli/sources.h"
 #include "model/model.h"
 #include "weights/weights.h"
 
-#define PROMPT_TIME 1704067200 /* what templates take for now: a date in a prompt would make runs differ */
 #define SLACK 64u              /* positions beyond the longest sequence: a kept prompt's last block is copied, not shared */
-#define ALL_SOURCES ((1u << SOURCE_KINDS) - 1)
 
 struct options {
     const char *model, *template, *cost_file, *sources;
@@ -70,7 +69,7 @@ struct job {
     struct api_model m;
     struct replay_lines lines;
     struct buf template_text; /* of --chat-template */
-    struct replay_constrain constrain;
+    struct server *server;    /* takes lines as requests */
     struct replay_item *item; /* [lines.n] */
     uint32_t items, longest;  /* ids of prompt and reply */
     uint32_t left_out[LIMIT_REPLAY_CLASSES]; /* lines whose requests do not allow their replies */
@@ -89,7 +88,7 @@ static tok_id end_of_turn(const struct api_model *m)
 {
     static const char probe[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]}";
-    const struct chat_options co = {.no_generation = true, .unix_time = PROMPT_TIME};
+    const struct chat_options co = {.no_generation = true};
     tok_id *ids, end = tok_eos_main(m->tok);
     size_t n;
     if (chat_prompt(m->chat, probe, sizeof probe - 1, &co, &ids, &n, NULL) != ST_OK)
@@ -127,9 +126,8 @@ static enum status encode_reply(const struct api_model *m, tok_id end, struct re
 
 static enum status encode(const struct job *j, tok_id end, struct replay_item *it, struct err *e)
 {
-    const struct chat_options co = {.hide_tools = replay_line_hides_tools(it->line), .unix_time = PROMPT_TIME};
-    TRY(chat_prompt(j->m.chat, it->line->json, it->line->n, &co, &it->prompt, &it->prompt_n, e));
     TRY(encode_reply(&j->m, end, it, e));
+    TRY(replay_ask(j->server, it, e));
     uint32_t context = model_info(j->m.model)->context;
     if (it->prompt_n + it->reply_n > context)
         return err_set(e, ST_NEVER_FITS, "", "a prompt of %zu tokens and a reply of %zu exceed the model's context of %u",
@@ -139,10 +137,10 @@ static enum status encode(const struct job *j, tok_id end, struct replay_item *i
 
 static void release_item(struct replay_item *it)
 {
-    if (it->prompt)
-        tok_ids_free(it->prompt, it->prompt_n);
+    free(it->prompt);
     free(it->reply);
     grammar_free(it->grammar);
+    template_rows_free(it->rows);
     *it = (struct replay_item){0};
 }
 
@@ -152,12 +150,9 @@ static bool take_line(struct job *j, tok_id end, struct replay_item *it, struct 
     struct err why = {0};
     *e = (struct err){0};
     enum status st = encode(j, end, it, &why);
-    bool encoded = st == ST_OK;
-    if (encoded)
-        st = replay_constrain_item(&j->constrain, it, &why);
     if (st == ST_OK)
         return true;
-    bool left_out = encoded && st == ST_UNSUPPORTED;
+    bool left_out = st == ST_UNSUPPORTED && strcmp(why.field, "reply") == 0;
     if (!left_out || j->left_why.code == ST_OK)
         (void)err_set(left_out ? &j->left_why : e, st, why.field, "%.80s: line %u: %.150s", j->name, it->line->number,
                       why.text);
@@ -210,32 +205,17 @@ static enum status encode_all(struct job *j, struct err *e)
 
 /* --- modes ----------------------------------------------------------------------------------------------------------- */
 
-/* False when the list names something that is no source. */
-static bool parse_sources(const char *list, uint32_t *on)
-{
-    *on = list ? 0 : ALL_SOURCES;
-    while (list) {
-        size_t n = strcspn(list, ",");
-        enum source_kind k = source_find(list, n);
-        if (k == SOURCE_KINDS)
-            return false;
-        *on |= 1u << k;
-        list = list[n] ? list + n + 1 : NULL;
-    }
-    return true;
-}
-
 static void make_modes(struct job *j, uint32_t on)
 {
     enum fill_mode fill = j->o->fill ? FILL_STRICT : FILL_LOSSLESS;
-    j->mode[REPLAY_OFF] = (struct replay_mode){"off", FILL_OFF, ALL_SOURCES};
-    j->mode[REPLAY_ON] = (struct replay_mode){"on", fill, ALL_SOURCES & ~on};
+    j->mode[REPLAY_OFF] = (struct replay_mode){"off", FILL_OFF, SOURCES_ALL};
+    j->mode[REPLAY_ON] = (struct replay_mode){"on", fill, SOURCES_ALL & ~on};
     j->run.modes = REPLAY_EACH;
     for (unsigned k = 0; k < SOURCE_KINDS && j->o->each; k++) {
         if (!(on >> k & 1))
             continue;
         j->alone[j->run.modes - REPLAY_EACH] = (enum source_kind)k;
-        j->mode[j->run.modes++] = (struct replay_mode){source_name((enum source_kind)k), fill, ALL_SOURCES & ~(1u << k)};
+        j->mode[j->run.modes++] = (struct replay_mode){source_name((enum source_kind)k), fill, SOURCES_ALL & ~(1u << k)};
     }
     j->run.mode = j->mode;
     j->run.batch = j->o->batch;
@@ -365,26 +345,23 @@ static enum status check_classes(const struct job *j, struct err *e)
     return ST_OK;
 }
 
-/* The model's chat template or the one given in its place, and what it writes. */
+/* The model's chat template or the one given in its place, and a server that takes lines as requests. */
 static enum status use_template(struct job *j, struct err *e)
 {
-    struct weights_str own;
     struct err why;
-    if (!j->o->template) {
-        if (j->m.chat_err.code != ST_OK)
-            *e = j->m.chat_err;
-        else if (weights_string(j->m.weights, "tokenizer.chat_template", &own))
-            replay_constrain_init(&j->constrain, j->m.tok, own.s, own.n);
-        return j->m.chat_err.code;
+    if (j->o->template) {
+        TRY(cli_read(j->o->template, TEXT_LIMIT_TEMPLATE, &j->template_text, e));
+        chat_free(j->m.chat);
+        j->m.chat = NULL;
+        enum status st = chat_new(&j->m.chat, j->m.tok, j->template_text.data, j->template_text.len, &why);
+        if (st != ST_OK)
+            return err_set(e, st, why.field, "%.100s: %.150s", j->o->template, why.text);
+    } else if (j->m.chat_err.code != ST_OK) {
+        *e = j->m.chat_err;
+        return e->code;
     }
-    TRY(cli_read(j->o->template, TEXT_LIMIT_TEMPLATE, &j->template_text, e));
-    chat_free(j->m.chat);
-    j->m.chat = NULL;
-    enum status st = chat_new(&j->m.chat, j->m.tok, j->template_text.data, j->template_text.len, &why);
-    if (st != ST_OK)
-        return err_set(e, st, why.field, "%.100s: %.150s", j->o->template, why.text);
-    replay_constrain_init(&j->constrain, j->m.tok, j->template_text.data, j->template_text.len);
-    return ST_OK;
+    const struct server_config c = {.silent = true, .tok = j->m.tok, .chat = j->m.chat};
+    return server_start(&j->server, &c, e);
 }
 
 static enum status run_all(struct job *j, struct err *e)
@@ -413,6 +390,7 @@ static void release(struct job *j)
     for (uint32_t i = 0; i < j->items; i++)
         release_item(&j->item[i]);
     free(j->item);
+    server_stop(j->server, 0);
     buf_release(&j->template_text);
     replay_lines_release(&j->lines);
     api_close(&j->m);
@@ -423,7 +401,7 @@ int verb_bench_replay(int argc, char **argv)
     static struct job j; /* kilobytes of totals' heads */
     struct options o = {.batch = 1, .repeat = 5};
     struct err e = {0};
-    uint32_t on;
+    uint32_t off;
     int status;
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
@@ -431,10 +409,10 @@ int verb_bench_replay(int argc, char **argv)
         return opt_wrong(&verb, o.files.n ? "one FILE.jsonl at a time" : "FILE.jsonl is missing");
     if (!o.model)
         return opt_wrong(&verb, "-m FILE is missing");
-    if (!parse_sources(o.sources, &on))
-        return opt_wrong(&verb, "--sources: \"%.60s\" is not a list of sources", o.sources);
+    if (!sources_parse(o.sources, &off))
+        return opt_wrong(&verb, SOURCES_WRONG, o.sources);
     j = (struct job){.o = &o, .name = o.files.item[0]};
-    make_modes(&j, on);
+    make_modes(&j, SOURCES_ALL & ~off);
     enum status st = run_all(&j, &e);
     cli_progress("%s", "");
     if (st == ST_OK && j.left_why.code != ST_OK)

@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/curve.h"
 #include "cli/machine.h"
+#include "cli/sources.h"
 #include "engine/engine.h"
 #include "ffwd.h"
 #include "format/format.h"
@@ -90,24 +91,6 @@ static void default_name(const struct api_model *m, char *out, size_t cap)
     size_t n = strlen(out);
     if (n > 5 && strcmp(out + n - 5, ".gguf") == 0)
         out[n - 5] = '\0';
-}
-
-/* "grammar,echo" as the sources that are off; "none" is a list of none. */
-static bool sources_off(const char *list, uint32_t *off)
-{
-    *off = list ? (1u << SOURCE_KINDS) - 1 : 0;
-    if (!list || strcmp(list, "none") == 0)
-        return true;
-    for (;;) {
-        size_t n = strcspn(list, ",");
-        enum source_kind k = source_find(list, n);
-        if (k == SOURCE_KINDS)
-            return false;
-        *off &= ~(1u << k);
-        if (!list[n])
-            return true;
-        list += n + 1;
-    }
 }
 
 /* Whether the name is a format's; if not, says which there are. */
@@ -270,10 +253,7 @@ static int serve_models(const struct api_model *m, const struct api_model *draft
 static enum status load(const struct options *o, struct api_model *m, struct api_model *draft, struct err *e)
 {
     TRY(cli_load(m, o->model, o->threads, API_MODEL | API_TOK | API_CHAT, e));
-    if (!o->draft_model)
-        return ST_OK;
-    TRY(cli_load(draft, o->draft_model, o->threads, API_MODEL | API_TOK, e));
-    return source_draft_same_vocabulary(m->tok, draft->tok, e);
+    return sources_load_draft(draft, o->draft_model, o->threads, m, e);
 }
 
 int verb_serve(int argc, char **argv)
@@ -283,9 +263,8 @@ int verb_serve(int argc, char **argv)
     uint32_t off;
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
-    if (!sources_off(o.sources, &off))
-        return opt_wrong(&verb, "--sources must be 'none' or some of grammar,grammar_likely,template,echo,ngram,draft, not "
-                         "'%s'", o.sources);
+    if (!sources_parse(o.sources, &off))
+        return opt_wrong(&verb, SOURCES_WRONG, o.sources);
     if (!known_format(o.tool_format, &status))
         return status;
     struct api_model m = {0}, draft = {0};

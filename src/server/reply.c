@@ -163,17 +163,12 @@ static enum status end_unasked(struct reply *r, struct reply_part *p, struct err
     return ST_OK;
 }
 
-static enum status submit_part(struct reply *r, struct reply_part *p, struct err *e)
+enum status server_job_request(const struct reply_job *job, uint32_t part, struct request *rq, struct err *e)
 {
-    const struct reply_job *job = &r->job;
-    const struct reply_prompt *prompt = server_reply_prompt(r, p);
-    char name[REQUEST_NAME];
+    const struct reply_prompt *prompt = &job->prompts[part / job->n];
     if (prompt->n > UINT32_MAX)
         return err_set(e, ST_TOO_LONG, "", "the prompt has %zu tokens", prompt->n);
-    if (job->nothing && !job->logprobs)
-        return end_unasked(r, p, e);
-    snprintf(name, sizeof name, r->parts_n > 1 ? "%s-%u" : "%s", r->call->id, p->index);
-    struct request rq = {
+    *rq = (struct request){
         .prompt = prompt->ids,
         .prompt_n = (uint32_t)prompt->n,
         .max_tokens = job->max_tokens,
@@ -193,9 +188,20 @@ static enum status submit_part(struct reply *r, struct reply_part *p, struct err
         .rows = job->rows,
         .fill = job->fill,
         .sources_off = job->sources_off,
-        .name = name,
     };
-    rq.sampling.choice = p->index % job->n;
+    rq->sampling.choice = part % job->n;
+    return ST_OK;
+}
+
+static enum status submit_part(struct reply *r, struct reply_part *p, struct err *e)
+{
+    char name[REQUEST_NAME];
+    struct request rq;
+    TRY(server_job_request(&r->job, p->index, &rq, e));
+    if (r->job.nothing && !r->job.logprobs)
+        return end_unasked(r, p, e);
+    snprintf(name, sizeof name, r->parts_n > 1 ? "%s-%u" : "%s", r->call->id, p->index);
+    rq.name = name;
     TRY(engine_submit(r->srv->engine, &rq, &p->id, e));
     p->open = true;
     p->fd = engine_fd(r->srv->engine, p->id);

@@ -73,6 +73,9 @@ void server_job_release(struct reply_job *job);
 /* Fills in the sets of ids that the sampling asks for (sets.c); they live as long as the server and the job. */
 MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job *job, struct err *e);
 
+/* What the engine gets for a part (prompt * n + choice) of the job, which *rq points into. */
+MUST_CHECK enum status server_job_request(const struct reply_job *job, uint32_t part, struct request *rq, struct err *e);
+
 /* ---- generated ids of earlier turns (recall.c) ---- */
 
 /* `store` may be NULL: then nothing is replayed or kept. */

@@ -111,7 +111,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->fill = cfg->fill;
     s->version = cfg->version ? cfg->version : "";
     s->isa = cfg->isa ? cfg->isa : "";
-    s->prompt_bytes = most_prompt_bytes(cfg->tok, engine_context(cfg->engine));
+    s->prompt_bytes = cfg->engine ? most_prompt_bytes(cfg->tok, engine_context(cfg->engine)) : 0;
     s->started = clock_unix();
     json_object_seed(0); /* otherwise done on first use, by two threads at once */
     signal(SIGPIPE, SIG_IGN);
@@ -120,7 +120,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
         st = make_tools(s, cfg, e);
     if (st == ST_OK && !cfg->no_replay)
         st = server_replay_new(&s->replay, e);
-    if (st == ST_OK)
+    if (st == ST_OK && !cfg->silent)
         st = start_http(s, cfg, host, e);
     if (st != ST_OK) {
         free_server(s);
@@ -156,6 +156,10 @@ void server_stop(struct server *s, uint32_t grace_s)
     const struct timespec nap = {.tv_nsec = 5000000};
     if (!s)
         return;
+    if (!s->http) {
+        free_server(s);
+        return;
+    }
     server_drain(s);
     const uint64_t until = clock_ns() + grace_s * 1000000000ull;
     while (!server_idle(s) && clock_ns() < until)

@@ -23,6 +23,7 @@ struct server;
 
 /* Strings are copied; engine, tok and chat outlive the server. */
 struct server_config {
+    bool silent;            /* it does not listen: server_ask() is all it is for, and `engine` may be NULL */
     const char *host;       /* address or name to listen on; NULL = 127.0.0.1 */
     uint16_t port;          /* 0 = any free one */
     struct engine *engine;
@@ -44,6 +45,22 @@ struct server_config {
 /* Listens and returns. ST_IO in one sentence when the address is taken or cannot be had. SIGPIPE is ignored in the whole
  * process from here on. On failure *out is NULL. */
 MUST_CHECK enum status server_start(struct server **out, const struct server_config *cfg, struct err *e);
+
+/* ---- requests without a connection ---- */
+
+/*
+ * A request of /v1/chat/completions (if it has messages) or /v1/completions, body[n], as the server would give it to the
+ * engine: prompt, sampling, stop strings, grammar, template rows, tools. Nothing is run. What the request wants wrongly
+ * fails as it does over HTTP. `body` outlives *out, which is given back with server_asked_free().
+ */
+struct server_asked;
+MUST_CHECK enum status server_ask(const struct server *s, const char *body, size_t n, struct server_asked **out,
+                                  struct err *e);
+const struct request *server_asked_request(const struct server_asked *a); /* lives as long as a */
+const char *server_asked_relaxed(const struct server_asked *a); /* JSON array: keywords that are not enforced */
+void server_asked_free(struct server_asked *a);                 /* NULL is fine */
+
+/* ---- serving ---- */
 
 /* The port it listens on, and "http://host:port". */
 uint16_t server_port(const struct server *s);

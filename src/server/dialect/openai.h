@@ -90,6 +90,12 @@ MUST_CHECK enum status openai_parse_chat(const json_t *root, struct reply_job *j
 /* Everything but the prompt and the constraint. */
 MUST_CHECK enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
 
+/* From a body, which job->root was parsed from, to all that its replies need. */
+MUST_CHECK enum status openai_prepare_chat(const struct server *srv, struct text_view body, struct reply_job *job,
+                                           struct err *e);
+MUST_CHECK enum status openai_prepare_completions(const struct server *srv, struct text_view body,
+                                                  struct reply_job *job, struct err *e);
+
 /* ---- replies ---- */
 
 extern const struct reply_ops openai_chat_ops, openai_completions_ops;

@@ -71,10 +71,8 @@ static enum status check_both(const struct openai_tools *tools, const struct ser
     return ST_OK;
 }
 
-static enum status prepare(struct http_call *call, struct reply_job *job, struct err *e)
+enum status openai_prepare_chat(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
 {
-    const struct server *srv = call->app;
-    const struct text_view body = {call->body.data, call->body.len};
     struct openai_chat_request rq;
     struct server_constraint c;
     struct format_shape shape;
@@ -104,7 +102,8 @@ void openai_chat(struct http_call *call)
     job.root = openai_body(call);
     if (!job.root)
         return;
-    if (prepare(call, &job, &e) == ST_OK)
+    const struct text_view body = {call->body.data, call->body.len};
+    if (openai_prepare_chat(call->app, body, &job, &e) == ST_OK)
         server_reply_run(call, &job, &openai_chat_ops);
     else
         openai_refuse(call, 0, openai_length_code(&e, "messages"), &e);

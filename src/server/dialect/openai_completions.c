@@ -129,13 +129,13 @@ static enum status echo_prompts(const struct server *srv, const json_t *root, st
     return ST_OK;
 }
 
-static enum status prepare(struct http_call *call, struct reply_job *job, struct err *e)
+enum status openai_prepare_completions(const struct server *srv, struct text_view body, struct reply_job *job,
+                                       struct err *e)
 {
-    const struct server *srv = call->app;
     struct server_constraint c;
     job->fill = srv->fill;
     TRY(openai_parse_completions(job->root, job, e));
-    TRY(openai_parse_constraint(job->root, (struct text_view){call->body.data, call->body.len}, &c, e));
+    TRY(openai_parse_constraint(job->root, body, &c, e));
     TRY(parse_prompt(srv, job->root, job, e));
     if (job->echo)
         TRY(echo_prompts(srv, job->root, job, e));
@@ -150,7 +150,8 @@ void openai_completions(struct http_call *call)
     job.root = openai_body(call);
     if (!job.root)
         return;
-    if (prepare(call, &job, &e) == ST_OK)
+    const struct text_view body = {call->body.data, call->body.len};
+    if (openai_prepare_completions(call->app, body, &job, &e) == ST_OK)
         server_reply_run(call, &job, &openai_completions_ops);
     else
         openai_refuse(call, 0, openai_length_code(&e, "prompt"), &e);
