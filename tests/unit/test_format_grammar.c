@@ -405,6 +405,104 @@ static void most_of_a_call_is_forced(void **state)
     format_tools_free(t);
 }
 
+/* ---- what a grammar lets through, a recogniser reads ---- */
+
+static uint32_t draw(uint32_t n)
+{
+    static uint64_t count;
+    uint32_t out[4];
+    rng_philox(7, count++, 0, out);
+    return out[0] % n;
+}
+
+/* A random reply of at most cap - 1 bytes: each byte one that the grammar allows, those of `likely` (closing tags) first,
+ * so that texts come to an end. False: it did not. */
+static bool random_reply(const struct grammar *g, const char *likely, char *text, size_t cap)
+{
+    static uint32_t mask[4096];
+    struct matcher *m;
+    struct matcher_next next = {0};
+    struct err e;
+    size_t n = 0, at = 0, len = strlen(likely);
+    bool ended = false;
+    assert_int_equal(matcher_new(&m, g, &e), ST_OK);
+    while (n + 32 < cap && !ended) {
+        assert_int_equal(matcher_mask(m, mask, &next, &e), ST_OK);
+        ended = next.end && (!next.n || draw(4) == 0);
+        tok_id allowed[CONTROL + SPECIALS_N], id;
+        uint32_t k = 0;
+        for (tok_id i = BYTES; i < (tok_id)(CONTROL + SPECIALS_N); i++) {
+            if (mask[i / 32] >> i % 32 & 1 && (i < BYTES + 0x7f || i >= CONTROL))
+                allowed[k++] = i;
+        }
+        if (ended || !k)
+            break;
+        id = allowed[draw(k)];
+        at = draw(12) == 0 ? draw((uint32_t)len) : (at + 1) % len;
+        tok_id want = BYTES + (unsigned char)likely[at];
+        if (mask[want / 32] >> want % 32 & 1)
+            id = want;
+        assert_int_equal(matcher_consume(m, &id, 1), 1);
+        size_t size = 1;
+        const char *bytes = id >= CONTROL ? SPECIALS[id - CONTROL] : NULL;
+        if (bytes)
+            memcpy(text + n, bytes, size = strlen(bytes));
+        else
+            text[n] = (char)(id - BYTES);
+        n += size;
+    }
+    text[n] = 0;
+    matcher_free(m);
+    return ended;
+}
+
+static void what_is_let_through_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        struct ask ask;
+        const char *likely;
+    } cases[] = {
+        {REQUIRED, "\"}}\n</tool_call>"}, {AUTO, "<tool_call>\"}}\n</tool_call>"},
+        {XML_REQUIRED, "1\n</parameter>\n</function>"},
+        {SEED, "1</parameter>\n</function>"}, {LLAMA, "{\"name\": \"f\"1}}"}, {MISTRAL, "\", \"}a1]"},
+        {MISTRAL_ARGS, "[/THINK]\"}1"}, {GEMMA, "1}:\"]"}, {GLM_AUTO, "<tool_call>1</arg_value>\n</tool_call></think>"},
+        {DEEP31, "\"}1"}, {DEEP4, "</parameter>\n1}"}, {REQUIRED_MAY, "</think>\"}}"}, {MAY, "</think><tool_call>\"}}"},
+    };
+    static char text[1200];
+    struct format_tools *tools = tools_of(TOOLS, 3);
+    uint32_t ended = 0, calls = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct ask *a = &cases[i].ask;
+        struct grammar *g = compile(a, tools, 0);
+        struct recogniser_config cfg = {.format = format_find(a->format, strlen(a->format)), .tools = tools};
+        if (a->reasoning)
+            cfg.reasoning = format_find_reasoning(a->reasoning, strlen(a->reasoning));
+        for (int round = 0; round < 40; round++) {
+            if (!random_reply(g, cases[i].likely, text, sizeof text))
+                continue;
+            static struct recogniser r;
+            struct told t;
+            told_init(&t);
+            recogniser_init(&r, &cfg);
+            recogniser_feed(&r, text, strlen(text), told_sink, &t);
+            recogniser_end(&r, told_sink, &t);
+            if (t.broken || t.begun != t.ended || (a->choice != FORMAT_AUTO && !t.ended))
+                print_error("%s: %s\n%s\n", a->format, text, told_text(&t));
+            assert_int_equal(t.broken, 0);
+            assert_true(a->choice == FORMAT_AUTO || t.ended > 0);
+            assert_true(a->parallel || t.ended <= 1);
+            ended++;
+            calls += t.ended;
+            told_release(&t);
+        }
+        grammar_free(g);
+    }
+    print_message("%u random replies, %u calls in them\n", ended, calls);
+    assert_true(ended > 200 && calls > 100);
+    format_tools_free(tools);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +520,7 @@ int main(void)
         cmocka_unit_test(hostile_names_stay_names),
         cmocka_unit_test(names_that_cannot_be_written),
         cmocka_unit_test(most_of_a_call_is_forced),
+        cmocka_unit_test(what_is_let_through_is_read),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
