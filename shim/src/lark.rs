@@ -31,7 +31,8 @@ pub fn check(text: &str, relax: bool, relaxed: &mut Vec<String>) -> Res<String> 
                     return fail(FFWD_ARGUMENT, format!("line {line}: no JSON behind %json"));
                 };
                 let end = at + values.byte_offset();
-                let checked = with_options(schema::check(&value, relax, relaxed)?, false, false);
+                let mut checked = with_options(schema::check(&value, relax, relaxed)?, false, false);
+                keep_spacing(&value, &mut checked);
                 out.push_str(&text[from..at]);
                 out.push(' ');
                 out.push_str(&checked.to_string());
@@ -42,6 +43,21 @@ pub fn check(text: &str, relax: bool, relaxed: &mut Vec<String>) -> Res<String> 
     }
     out.push_str(&text[from..]);
     Ok(out)
+}
+
+/// A grammar may say that a schema's JSON has just these separators and no other white space.
+fn keep_spacing(asked: &Value, checked: &mut Value) {
+    let asked = &asked["x-guidance"];
+    let Some(options) = checked.get_mut("x-guidance").and_then(Value::as_object_mut) else { return };
+    if asked["whitespace_flexible"] == Value::Bool(false) {
+        options.insert("whitespace_flexible".into(), Value::Bool(false));
+        options.remove("whitespace_pattern");
+        for key in ["item_separator", "key_separator"] {
+            if let Some(text) = asked[key].as_str() {
+                options.insert(key.into(), Value::from(text));
+            }
+        }
+    }
 }
 
 fn line_end(bytes: &[u8], from: usize) -> usize {

@@ -168,8 +168,11 @@ static void think_open(struct lark *l)
     size_t n = strlen(open), at = 0;
     while (at < n && !format_lark_special(l, open + at, n - at))
         at++;
-    buf_adds(l->out, "THINK_OPEN: /[ \\t\\r\\n]*/ ");
-    format_lark_string(l->out, open, at);
+    buf_adds(l->out, "THINK_OPEN: /[ \\t\\r\\n]*/");
+    if (at) {
+        buf_adds(l->out, " ");
+        format_lark_string(l->out, open, at);
+    }
     buf_adds(l->out, at == n ? "\nthink_open[lazy]: THINK_OPEN" : "\nthink_open: THINK_OPEN");
     format_lark_piece(l, open + at, n - at);
     buf_adds(l->out, "\n");
@@ -220,8 +223,8 @@ static void text_terminal(struct lark *l, const char *name, bool first)
 /* The same where calls come first: text that begins neither with white space nor like a call. */
 static void text_terminal_at_start(struct lark *l)
 {
-    buf_adds(l->out, "TEXT: /([^ \\t\\r\\n](?s:.*))?/ & ~/((;|<\\|python_tag\\|>)[ \\t\\r\\n]*)?\\{[ \\t\\r\\n]*\"(name|id|type)\""
-                     "(?s:.*)/");
+    buf_adds(l->out, "TEXT: /([^ \\t\\r\\n](?s:.*))?/ & ~/((;|<\\|python_tag\\|>)[ \\t\\r\\n]*)?"
+                     "\\{[ \\t\\r\\n]*\"(name|id|type)\"(?s:.*)/");
     if (l->request->thinking == FORMAT_MAY_REASON) {
         buf_adds(l->out, " & ~/");
         format_lark_regex(l->out, l->request->reasoning->open, strlen(l->request->reasoning->open));
@@ -320,6 +323,8 @@ enum status format_grammar(const struct format *f, const struct format_shape *s,
     struct lark l = {.out = lark, .format = f, .shape = s, .request = q};
     if (!format_tools_n(q->tools))
         return err_set(e, ST_ARGUMENT, "tools", "no tools that could be called");
+    if (q->choice == FORMAT_NAMED && q->named >= format_tools_n(q->tools))
+        return err_set(e, ST_ARGUMENT, "tool_choice", "names none of the tools");
     buf_init(&l.piece, 4 * FORMAT_PIECE + 2 * LIMIT_TOOL_NAME);
     enum status st = ST_OK;
     if (q->choice != FORMAT_AUTO)

@@ -31,8 +31,8 @@ void format_lark_bare_shared(struct lark *l)
     struct buf *out = l->out;
     buf_adds(out, "string:");
     piece(l, quote);
-    buf_adds(out, " text\n");
-    format_lark_until(l, "text", quote, quote);
+    buf_adds(out, " until\n");
+    format_lark_until(l, "until", quote, quote);
     buf_adds(out, "value: string | scalar | list | object\nscalar: %json {\"type\":[\"number\",\"boolean\",\"null\"]}\n"
                   "list: \"[\" (value (\",\" value)*)? \"]\"\nobject: \"{\" pairs \"}\"\n"
                   "pairs: (pair (\",\" pair)*)?\npair: KEY \":\" value\nKEY: /[A-Za-z0-9_.-]{1,64}/\n");

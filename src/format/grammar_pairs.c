@@ -22,7 +22,7 @@ static const char *value_end(const struct format *f)
 
 void format_lark_pairs_shared(struct lark *l)
 {
-    format_lark_until(l, "text", value_end(l->format), l->shape->value_close);
+    format_lark_until(l, "until", value_end(l->format), l->shape->value_close);
 }
 
 static void piece(struct lark *l, const char *text)
@@ -100,7 +100,7 @@ static void pair(struct lark *l, const struct format_key *k)
         if (strings)
             one_of(l, strings);
         else
-            buf_adds(l->out, " text");
+            buf_adds(l->out, " until");
     }
     if (!strings && (!text || (marked && k->types != TYPE_STRING))) {
         if (text)
@@ -125,7 +125,7 @@ static void other_key(struct lark *l, size_t tool, const struct format_keys *key
     piece(l, l->shape->key_open);
     buf_addf(l->out, " OTHER_%zu", tool);
     piece(l, l->shape->key_close);
-    buf_adds(l->out, " text\n");
+    buf_adds(l->out, " until\n");
 }
 
 enum status format_lark_pairs(struct lark *l, size_t tool, struct err *e)

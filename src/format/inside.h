@@ -165,7 +165,8 @@ void format_lark_until(struct lark *l, const char *name, const char *mark, const
 /* {schema} with the shape's separators and without white space. */
 void format_lark_json(struct lark *l, const char *schema, size_t n, bool object);
 
-/* grammar_pairs.c, grammar_bare.c: the arguments of a tool: a rule args_<tool>. ST_ARGUMENT: a key that cannot be written. */
+/* grammar_pairs.c, grammar_bare.c: the arguments of a tool: a rule args_<tool>. ST_ARGUMENT: a key that cannot be
+ * written. */
 MUST_CHECK enum status format_lark_pairs(struct lark *l, size_t tool, struct err *e);
 MUST_CHECK enum status format_lark_bare(struct lark *l, size_t tool, struct err *e);
 

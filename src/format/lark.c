@@ -91,8 +91,11 @@ void format_lark_until(struct lark *l, const char *name, const char *mark, const
     size_t first = found ? (size_t)(found - ending) + strlen(mark) : strlen(ending), n = plain(l, ending, first);
     buf_addf(out, "%s_FREE: /(?s:.*)/ & ~/(?s:.*)", upper);
     format_lark_regex(out, mark, strlen(mark));
-    buf_addf(out, "(?s:.*)/\n%s: %s_FREE ", upper, upper);
-    format_lark_string(out, ending, n);
+    buf_addf(out, "(?s:.*)/\n%s: %s_FREE", upper, upper);
+    if (n) {
+        buf_adds(out, " ");
+        format_lark_string(out, ending, n);
+    }
     if (n == first) { /* the text of the mark itself ends it, at once */
         buf_addf(out, "\n%s_end[lazy]: %s\n%s: %s_end", name, upper, name, name);
     } else {

@@ -4,6 +4,7 @@
  *   probe tok FILE.gguf        answers records about texts
  *   probe json tokenizer.json  the same
  *   probe tpl [FILE.gguf]      renders records
+ *   probe fmt                  reads replies as the formats of templates do
  *   probe time FILE.gguf       prints what loading and encoding take
  *
  * Records come on stdin: a u32 kind, a u32 length, the bytes. Answers go to stdout the same way. All little-endian.
@@ -14,6 +15,7 @@
 
 #include "api/api.h"
 #include "base/base.h"
+#include "format/format.h"
 #include "text/text.h"
 
 enum { NOON = 1767960000 }; /* 2026-01-09 12:00:00 UTC, what templates take for now */
@@ -187,6 +189,51 @@ static int answer_renderings(struct tok *t)
     return 0;
 }
 
+/* One line for each event: its kind and its text. */
+static void note(void *user, const struct recogniser_event *ev)
+{
+    struct buf *b = user;
+    buf_addf(b, "%d ", (int)ev->kind);
+    for (size_t i = 0; i < ev->n; i++)
+        buf_addf(b, "%02x", (unsigned char)ev->text[i]);
+    buf_adds(b, "\n");
+}
+
+/* Kind 1: a template; answers the names of its format and reasoning. 2: the end of a prompt; answers whether it opens
+ * reasoning. 0: a reply; answers what is in it. Any name is a tool's. */
+static int answer_replies(void)
+{
+    struct recogniser_config cfg = {0};
+    static struct recogniser r;
+    uint32_t kind, n;
+    char *data, text[128];
+    struct buf events;
+    buf_init(&events, 1u << 24);
+    while (next(&kind, &data, &n)) {
+        if (kind == 1) {
+            cfg = (struct recogniser_config){.format = format_detect(data, n)};
+            cfg.reasoning = format_detect_reasoning(data, n);
+            int k = snprintf(text, sizeof text, "%s %s", cfg.format ? format_name(cfg.format) : "-",
+                             cfg.reasoning ? cfg.reasoning->name : "-");
+            answer(0, text, (size_t)k);
+        } else if (kind == 2) {
+            cfg.in_reasoning = cfg.reasoning && format_opens_reasoning(cfg.reasoning, data, n);
+            answer(cfg.in_reasoning, "", 0);
+        } else {
+            buf_clear(&events);
+            recogniser_init(&r, &cfg);
+            for (size_t i = 0; i < n; i++)
+                recogniser_feed(&r, data + i, 1, note, &events);
+            recogniser_end(&r, note, &events);
+            answer(0, events.data, events.len);
+        }
+        free(data);
+        fflush(stdout);
+    }
+    buf_release(&events);
+    return 0;
+}
+
 static struct tok *open_tok(const char *path)
 {
     struct api_model m;
@@ -240,8 +287,10 @@ int main(int argc, char **argv)
     struct err e;
     if (argc > 1 && !strcmp(argv[1], "tpl"))
         return answer_renderings(argc > 2 ? open_tok(argv[2]) : NULL);
+    if (argc > 1 && !strcmp(argv[1], "fmt"))
+        return answer_replies();
     if (argc < 3)
-        return fprintf(stderr, "usage: probe tok|json|tpl|time FILE\n"), 2;
+        return fprintf(stderr, "usage: probe tok|json|tpl|fmt|time FILE\n"), 2;
     if (!strcmp(argv[1], "tok"))
         return answer_texts(open_tok(argv[2]));
     if (!strcmp(argv[1], "time"))

@@ -13,7 +13,7 @@ ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Isrc -o "$probe" tests/t
     -lm -lpthread -ldl -ljansson
 export PYTHONDONTWRITEBYTECODE=1
 passed=0 failed=0
-for part in "vocabs.py $probe $corpus" "templates.py $probe $corpus" "marks.py $probe $corpus" "header.py"; do
+for part in "vocabs.py $probe $corpus" "templates.py $probe $corpus" "marks.py $probe $corpus" "formats.py $probe $corpus" "header.py"; do
     out=$("$python" tests/text/$part) || true
     echo "$out"
     last=$(echo "$out" | grep -E '^[0-9]+ passed, [0-9]+ failed' | tail -1)

@@ -17,6 +17,22 @@
 
 #include "format/format.h"
 
+/* How calls are written. */
+#define HERMES(name, args) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " args "}\n</tool_call>"
+#define XML(name, pairs) "<tool_call>\n<function=" name ">\n" pairs "</function>\n</tool_call>"
+#define PAIR(k, v) "<parameter=" k ">\n" v "\n</parameter>\n"
+#define GLM(name, pairs) "<tool_call>" name "\n" pairs "</tool_call>"
+#define ARG(k, v) "<arg_key>" k "</arg_key>\n<arg_value>" v "</arg_value>\n"
+#define DS(name, args) "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" name "\n```json\n" args "\n```<｜tool▁call▁end｜>"
+#define DS31(name, args) "<｜tool▁call▁begin｜>" name "<｜tool▁sep｜>" args "<｜tool▁call▁end｜>"
+#define BEGIN "<｜tool▁calls▁begin｜>"
+#define ENDS "<｜tool▁calls▁end｜>"
+#define D "｜DSML｜"
+#define INVOKE(name, p) "<" D "invoke name=\"" name "\">\n" p "</" D "invoke>\n"
+#define PARAM(k, s, v) "<" D "parameter name=\"" k "\" string=\"" s "\">" v "</" D "parameter>\n"
+
+#define TOOL(n, s) {n, sizeof n - 1, s, sizeof s - 1}
+
 struct told {
     struct buf text, arguments; /* all that was told; of the latest call */
     enum recogniser_kind last;

@@ -16,7 +16,6 @@
 #include "format_told.h"
 
 static const struct format_tool TOOLS[] = {
-#define TOOL(n, s) {n, sizeof n - 1, s, sizeof s - 1}
     TOOL("f", "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"},"
               "\"l\":{\"type\":\"array\"},\"o\":{\"type\":\"object\"},\"t\":{\"type\":\"boolean\"},"
               "\"x\":{},\"u\":{\"type\":[\"string\",\"null\"]}}}"),
@@ -144,19 +143,6 @@ static void truncated(const struct reply *c)
 }
 
 /* ---- the replies ---- */
-
-#define HERMES(name, args) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " args "}\n</tool_call>"
-#define XML(name, pairs) "<tool_call>\n<function=" name ">\n" pairs "</function>\n</tool_call>"
-#define PAIR(k, v) "<parameter=" k ">\n" v "\n</parameter>\n"
-#define GLM(name, pairs) "<tool_call>" name "\n" pairs "</tool_call>"
-#define ARG(k, v) "<arg_key>" k "</arg_key>\n<arg_value>" v "</arg_value>\n"
-#define DS(name, args) "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" name "\n```json\n" args "\n```<｜tool▁call▁end｜>"
-#define DS31(name, args) "<｜tool▁call▁begin｜>" name "<｜tool▁sep｜>" args "<｜tool▁call▁end｜>"
-#define BEGIN "<｜tool▁calls▁begin｜>"
-#define ENDS "<｜tool▁calls▁end｜>"
-#define D "｜DSML｜"
-#define INVOKE(name, p) "<" D "invoke name=\"" name "\">\n" p "</" D "invoke>\n"
-#define PARAM(k, s, v) "<" D "parameter name=\"" k "\" string=\"" s "\">" v "</" D "parameter>\n"
 
 static const struct reply PLAIN[] = {
     {NULL, NULL, "", ""},
