@@ -381,7 +381,8 @@ static uint32_t reach(const struct likely *s, const struct likely_row *st, const
     return n < LEAST ? LEAST : n;
 }
 
-static void fill_in(const struct likely *s, const struct likely_row *st, const struct guess *g, const struct source_ask *ask)
+static void fill_in(const struct likely *s, const struct likely_row *st, const struct guess *g,
+                    const struct source_ask *ask)
 {
     struct source_proposal *p = ask->out;
     float chance = ask->chance;
