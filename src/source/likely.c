@@ -12,7 +12,7 @@
  * What was guessed is counted when it is known what came, proposed or not, so a bad guess that is not offered any more
  * can become a good one again.
  *
- * tok_encode() allocates; nothing else here does behind open(). A text of 40 bytes takes it some 20 microseconds.
+ * tok_encode() allocates, and takes some 10 microseconds for 40 bytes; nothing else here allocates behind open().
  */
 #include <stdlib.h>
 #include <string.h>
