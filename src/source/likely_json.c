@@ -39,10 +39,12 @@ void source_json_style_init(struct json_style *s)
 void source_json_begin(struct source_json *j, const struct json_style *earlier, bool behind_text)
 {
     *j = (struct source_json){.style = *earlier};
-    if (!behind_text)
-        set_spot(&j->style.spot[JSON_TOP], "");
     for (unsigned p = 0; p < JSON_PLACES; p++)
         j->style.spot[p].seen = false;
+    if (!behind_text) {
+        set_spot(&j->style.spot[JSON_TOP], "");
+        j->style.spot[JSON_TOP].seen = true;
+    }
     /* Hardly anyone writes it otherwise. */
     j->style.spot[JSON_BEFORE_COLON].seen = j->style.spot[JSON_BEFORE_COLON].n == 0;
     j->style.spot[JSON_BEFORE_COMMA].seen = j->style.spot[JSON_BEFORE_COMMA].n == 0;
