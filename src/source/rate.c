@@ -71,7 +71,7 @@ void source_rate_passed(struct source_rate *r)
     add(r, SHARE / (float)(1u << (uint32_t)r->losses));
 }
 
-static void count(struct source_counts *k, uint32_t c, float keep, bool right)
+static void count(struct source_tally *k, uint32_t c, float keep, bool right)
 {
     k->seen[c] = k->seen[c] * keep + 1;
     k->right[c] = k->right[c] * keep + (right ? 1 : 0);

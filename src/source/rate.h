@@ -28,7 +28,7 @@
 
 #define SOURCE_RATE_CLASSES 6 /* of match lengths */
 
-struct source_counts {
+struct source_tally {
     float seen[SOURCE_RATE_CLASSES], right[SOURCE_RATE_CLASSES]; /* right <= seen; both decay */
 };
 
@@ -36,12 +36,12 @@ struct source_counts {
 struct source_rates {
     uint16_t from[SOURCE_RATE_CLASSES]; /* the shortest match of each class, ascending; shorter ones count as the first */
     float prior[SOURCE_RATE_CLASSES];
-    struct source_counts all;
+    struct source_tally all;
 };
 
 /* Of one row. */
 struct source_rate {
-    struct source_counts own;
+    struct source_tally own;
     float credit;
     float price;     /* when last asked */
     float losses;    /* proposals in a row that cost more than they gave; each halves what adds to the credit */

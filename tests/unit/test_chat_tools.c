@@ -58,7 +58,8 @@ static const char *request(const char *name)
 {
     static _Thread_local char text[1024];
     snprintf(text, sizeof text, "{\"messages\":[],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"%s\","
-             "\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}]}", name);
+             "\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},"
+             "\"required\":[\"city\"]}}}]}", name);
     return text;
 }
 
@@ -200,7 +201,8 @@ static void test_shape_of_pairs(void **state)
     (void)state;
     struct format_shape s;
     assert_true(shape_of(WITH("<tool_call><function={{ c.function.name }}>"
-                              "{% for k, v in c.function.arguments | items %}<parameter={{ k }}> {{ v }} </parameter>{% endfor %}</function></tool_call>"), &s));
+                              "{% for k, v in c.function.arguments | items %}<parameter={{ k }}> {{ v }} </parameter>"
+                              "{% endfor %}</function></tool_call>"), &s));
     assert_string_equal(s.named, ">");
     assert_string_equal(s.key_close, "> ");
     assert_string_equal(s.value_close, " </parameter>");
@@ -212,7 +214,7 @@ static void test_shape_assumed(void **state)
 {
     (void)state;
     struct format_shape s, own;
-    const char *source = HEAD "{{ m.content }}<|im_end|>\n{% endfor %}"; /* no calls: as models are told that have no format */
+    const char *source = HEAD "{{ m.content }}<|im_end|>\n{% endfor %}"; /* knows no calls */
     assert_false(shape_of(source, &s));
     format_shape_init(format_detect(source, strlen(source)), &own);
     assert_memory_equal(&s, &own, sizeof s);
