@@ -27,7 +27,7 @@ struct words {
 
 static struct words w;
 static struct tok *small;
-static tok_id end_id, call_id, think_id;
+static tok_id end_id, tool_id, think_id;
 
 static tok_id add(const char *text, int type)
 {
@@ -79,7 +79,7 @@ static int setup(void **state)
     }
     end_id = add("<|end|>", TOK_CONTROL);
     add("<|stop|>", TOK_CONTROL);
-    call_id = add("<|call|>", TOK_CONTROL);
+    tool_id = add("<|tool|>", TOK_CONTROL);
     think_id = add("</think>", TOK_USER_DEFINED);
     static const char *const pairs[][2] = {
         {"t", "r"}, {"u", "e"}, {"tr", "ue"}, {"{", "\""}, {"\"", ":"}, {"\"", "}"}, {"n", "a"}, {"m", "e"},
@@ -303,7 +303,8 @@ static void test_relax(void **state)
     assert_int_equal(fit_of(small, g, "{\"a\":\"x\",\"b\":\"\"}"), NO);
     grammar_free(g);
     g = compiled(GRAMMAR_JSON, NULL);
-    assert_string_equal(grammar_relaxed(g, &n), "[]");
+    left = grammar_relaxed(g, &n);
+    assert_true(n == 2 && memcmp(left, "[]", 2) == 0);
     grammar_free(g);
 }
 
@@ -365,11 +366,11 @@ static void test_after(void **state)
     grammar_free(g);
 
     /* A control token, and a user-defined one. */
-    g = behind(GRAMMAR_REGEX, "\\d\\d", "<|call|>");
+    g = behind(GRAMMAR_REGEX, "\\d\\d", "<|tool|>");
     assert_int_equal(matcher_new(&m, g, &e), ST_OK);
     assert_int_equal(matcher_mask(m, mask, &next, &e), ST_OK);
-    assert_true(!next.all && has(mask, call_id) && has(mask, think_id) && !has(mask, end_id));
-    tok_id ids[] = {'x', call_id, '1'};
+    assert_true(!next.all && has(mask, tool_id) && has(mask, think_id) && !has(mask, end_id));
+    tok_id ids[] = {'x', tool_id, '1'};
     assert_int_equal(matcher_consume(m, ids, 3), 3);
     assert_int_equal(matcher_consume(m, ids, 1), 0);
     matcher_rollback(m, 2);
@@ -424,7 +425,7 @@ static void test_rollback(void **state)
         struct matcher_next next;
         struct err e;
         tok_id ids[LONG];
-        uint32_t n = 0, again[WORDS];
+        uint32_t n = 0, again[WORDS] = {0};
         assert_int_equal(matcher_new(&m, g, &e), ST_OK);
         for (; n < LONG; n++) {
             assert_int_equal(matcher_mask(m, masks[n], &next, &e), ST_OK);
