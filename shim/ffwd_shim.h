@@ -87,6 +87,10 @@ struct ffwd_template;
  */
 struct ffwd_tok;
 
+struct ffwd_error {
+    uint8_t text[FFWD_ERROR_TEXT];
+};
+
 /*
  A string of the caller's.
  */
@@ -103,10 +107,6 @@ struct ffwd_grammar_source {
     struct ffwd_view text;
     struct ffwd_view after;
     bool relax;
-};
-
-struct ffwd_error {
-    uint8_t text[FFWD_ERROR_TEXT];
 };
 
 /*
@@ -176,6 +176,14 @@ struct ffwd_rendering {
  The versions this archive was built from.
  */
 const char *ffwd_shim_versions(void);
+
+/*
+ Builds what all grammars of a tokenizer share, so that the first of them does not wait for it.
+
+ # Safety
+ `t` is a live tokenizer.
+ */
+int32_t ffwd_grammar_prepare(const struct ffwd_tok *t, struct ffwd_error *err);
 
 /*
  # Safety

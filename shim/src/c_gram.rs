@@ -37,6 +37,15 @@ pub struct ffwd_matcher_next {
     pub all: bool,
 }
 
+/// Builds what all grammars of a tokenizer share, so that the first of them does not wait for it.
+///
+/// # Safety
+/// `t` is a live tokenizer.
+#[no_mangle]
+pub unsafe extern "C" fn ffwd_grammar_prepare(t: *const ffwd_tok, err: *mut ffwd_error) -> i32 {
+    guard(err, || (*t).factory().map(|_| ()))
+}
+
 /// # Safety
 /// `src` and what it points to is readable; `out` is writable.
 #[no_mangle]

@@ -190,12 +190,25 @@ impl<'t> Parser<'t> {
                     self.repetition(last)?
                 }
                 c if c.is_ascii_alphanumeric() => Item::Rule(self.name()?),
+                '\n' | '\r' if self.goes_on() => {
+                    self.space(true);
+                    continue;
+                }
                 '|' | ')' | '\n' | '\r' => return Ok(out),
                 _ => return self.wrong(at, &format!("{c:?} means nothing here")),
             };
             out.push(item);
             self.space(nested);
         }
+    }
+
+    /// Behind the line's end stands an alternative: the rule is not over.
+    fn goes_on(&mut self) -> bool {
+        let at = self.at;
+        self.space(true);
+        let found = self.peek() == Some('|');
+        self.at = at;
+        found
     }
 
     fn repetition(&mut self, item: Item) -> Res<Item> {

@@ -24,6 +24,12 @@ _Static_assert((int)GRAMMAR_JSON == FFWD_GRAMMAR_JSON && (int)GRAMMAR_SCHEMA == 
                    (int)GRAMMAR_LARK == FFWD_GRAMMAR_LARK && (int)GRAMMAR_GBNF == FFWD_GRAMMAR_GBNF,
                "kinds are handed over as they are");
 
+enum status text_prepare_grammars(const struct tok *t, struct err *e)
+{
+    struct ffwd_error failure;
+    return text_status(ffwd_grammar_prepare(text_shim_tok(t), &failure), &failure, "grammar", e);
+}
+
 enum status grammar_new(struct grammar **out, const struct tok *t, const struct grammar_source *src, struct err *e)
 {
     *out = NULL;

@@ -18,12 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "text/shim.h"
 #include "text/text.h"
 
 enum {
     WORKERS = 2,   /* that compile within the time limit */
     LATE = 2,      /* that may be beyond it, each with another one in its place */
     NICE = 10,
+    PREPARE_MS = 60000, /* the time limit while the vocabulary is indexed, before the first */
     ENTRIES = TEXT_LIMIT_GRAMMARS + TEXT_LIMIT_GRAMMARS_WAITING + WORKERS + LATE
 };
 
@@ -51,6 +53,7 @@ struct grammar_cache {
     uint64_t clock;
     pthread_t threads[WORKERS + LATE];
     unsigned threads_n, late;
+    bool ready; /* the vocabulary is indexed */
     bool stop;
 };
 
@@ -166,7 +169,16 @@ static void *worker_main(void *arg)
 {
     struct grammar_cache *c = arg;
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    struct err err;
+    if (text_prepare_grammars(c->tok, &err) != ST_OK)
+        log_line(LOG_ERROR, "%s", err.text); /* and every grammar will say so */
     pthread_mutex_lock(&c->lock);
+    if (!c->ready) {
+        c->ready = true;
+        for (size_t i = 0; i < c->n; i++)
+            c->entries[i]->began = clock_ns();
+        pthread_cond_broadcast(&c->done);
+    }
     while (!c->stop) {
         struct entry *x = next_in_line(c);
         if (x)
@@ -287,7 +299,7 @@ static enum status too_late(struct grammar_cache *c, struct entry *x, struct err
 static enum status wait_for(struct grammar_cache *c, struct entry *x, struct err *e)
 {
     while (x->state == QUEUED || x->state == RUNNING) {
-        uint64_t until = x->began + TEXT_LIMIT_GRAMMAR_MS * 1000000ull;
+        uint64_t until = x->began + (c->ready ? TEXT_LIMIT_GRAMMAR_MS : PREPARE_MS) * 1000000ull;
         if (clock_ns() >= until)
             return too_late(c, x, e);
         struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};

@@ -15,4 +15,8 @@ MUST_CHECK enum status text_status(int32_t code, const struct ffwd_error *from, 
 
 const struct ffwd_tok *text_shim_tok(const struct tok *t); /* NULL for NULL */
 
+/* Builds what all grammars of a tokenizer share (up to some seconds with a large vocabulary, once), so that compiling
+ * does not. It also happens by itself. */
+MUST_CHECK enum status text_prepare_grammars(const struct tok *t, struct err *e);
+
 #endif
