@@ -78,6 +78,12 @@ void fill_close(struct engine *en, struct row *r)
     }
 }
 
+bool fill_disarmed(const struct engine *en, const struct row *r)
+{
+    const struct source *s = source_of(en, r, SOURCE_TEMPLATE);
+    return s && s->ops->disarmed && r->view.state[SOURCE_TEMPLATE] && s->ops->disarmed(s, &r->view);
+}
+
 /* --- proposals ------------------------------------------------------------------------------------------------------- */
 
 /* The rules that every proposal is cut by: nothing ends a reply, nothing the grammar forbids, the room that is left. The
@@ -167,13 +173,19 @@ static uint32_t ask_certain(struct engine *en, struct row *r, unsigned k, uint32
     most = most < left ? most : left;
     if (!s || !asserts(r, k) || !most || r->complete || r->status)
         return 0;
-    p->n = 0;
+    p->n = p->sure = 0;
     set_view(r, r->n, r->n);
     const struct source_ask ask = {
         .row = &r->view, .most = most < SOURCE_SPAN ? most : SOURCE_SPAN, .chance = 1, .price = 0, .out = p};
     s->ops->propose(s, &ask, 1);
     if (!p->n)
         return 0;
+    if (k == SOURCE_TEMPLATE && p->n > p->sure)
+        p->n = p->sure;
+    if (!p->n) {
+        decline(s, r, p);
+        return 0;
+    }
     uint32_t before = p->n, from = r->n;
     clamp(en, r, p, most);
     r->status = check_imposed(r, p, &r->err);
@@ -246,7 +258,7 @@ static void ask_all(struct engine *en, struct step *st, unsigned k, float price,
             continue;
         uint32_t room = ROW_FILL - r->likely, left = r->max_tokens - (r->n - r->prompt_n) - r->likely - 1;
         set_view(r, r->n, r->n + r->likely);
-        en->proposal[n].n = 0;
+        en->proposal[n].n = en->proposal[n].sure = 0;
         asks[n] = (struct source_ask){.row = &r->view, .most = room < left ? room : left, .chance = tail_chance(r),
                                       .price = price, .worth_ms = st->worth_ms, .out = &en->proposal[n]};
         rows[n] = r;

@@ -26,6 +26,9 @@ void fill_release(struct engine *en);
 MUST_CHECK enum status fill_open(struct engine *en, struct row *r, struct err *e);
 void fill_close(struct engine *en, struct row *r); /* also when it was opened in part, or not at all */
 
+/* Whether the template's rows were switched off for it, since what followed one was not as they say. */
+bool fill_disarmed(const struct engine *en, const struct row *r);
+
 /* Chooses what is certain of a running row, and says it. The row may end. */
 void fill_certain(struct engine *en, struct row *r);
 

@@ -60,7 +60,7 @@ void row_begin(struct engine *en, struct slot *s)
     r->n = r->said = r->prompt_n;
     r->admitted = r->prefilled = r->first = r->last = r->stalled = 0;
     r->steps = r->heads = r->sure = r->take = r->cached = r->likely = r->pieces = 0;
-    r->wants_head = r->telling = r->untold = r->disarmed = false;
+    r->wants_head = r->telling = r->untold = false;
     r->status = ST_OK;
     memset(r->by_source, 0, sizeof r->by_source);
     r->certain = 0;
@@ -211,7 +211,7 @@ static void fill_result(struct engine *en, const struct row *r, enum finish fini
         .prefill_s = prefilled - admitted,
         .decode_s = now - prefilled,
         .grammar_s = r->grammar_s,
-        .disarmed = r->disarmed,
+        .disarmed = fill_disarmed(en, r),
     };
     for (int k = 0; k < SOURCE_KINDS; k++) {
         res->usage.by_source[k] = r->by_source[k];

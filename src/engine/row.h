@@ -96,7 +96,6 @@ struct row {
     uint32_t *mask;         /* [sample_mask_words()] of the arena */
     bool complete;          /* nothing but an end can follow */
     double grammar_s;
-    bool disarmed;          /* as in struct request_usage */
 
     /* what sources do for it */
     struct source_row view; /* as they see it; its state lasts from submission to the end */
