@@ -107,7 +107,11 @@ pub fn check(schema: &Value, relax: bool, relaxed: &mut Vec<String>) -> Res<Valu
         let (place, keyword) = locate(schema, relax, &dropped, &e)?;
         if !relax {
             let at = if keyword.is_empty() { place } else { format!("{place}/{keyword}") };
-            return fail(FFWD_UNSUPPORTED, format!("{}: {}", shown(&at), first_line(&e)));
+            let why = match keyword.as_str() {
+                "oneOf" => "the alternatives cannot be told apart by type or by constants of required properties",
+                _ => first_line(&e),
+            };
+            return fail(FFWD_UNSUPPORTED, format!("{}: {why}", shown(&at)));
         }
         dropped.push((place, keyword));
     }
@@ -144,7 +148,6 @@ fn locate(schema: &Value, relax: bool, dropped: &[(String, String)], e: &str) ->
     for (place, part) in walk.parts.take().unwrap_or_default() {
         let Value::Object(mut alone) = part else { continue };
         alone.insert("$defs".to_string(), defs.clone());
-        // A reference to the whole would bring all of it back.
         match try_build(&Value::Object(alone.clone())) {
             Err(own) if !own.contains("Unsatisfiable") => {
                 let keyword = blamed(&own, &alone);

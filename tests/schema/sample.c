@@ -231,6 +231,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: sample write|time FILE.gguf N [KIND] < SOURCES\n");
         return 2;
     }
+    unsigned samples = (unsigned)strtoul(argv[3], NULL, 10);
     bool timing = strcmp(argv[1], "time") == 0;
     struct api_open o = {.path = argv[2], .want = API_TOK};
     if (api_open(&model, &o, &e) != ST_OK) {
@@ -259,7 +260,7 @@ int main(int argc, char **argv)
             src.text = json_string_value(text);
             src.n = json_string_length(text);
         }
-        one(&w, &src, number, (unsigned)atol(argv[3]), answer);
+        one(&w, &src, number, samples, answer);
         json_decref(text);
         if (!timing) {
             char *out = json_dumps(answer, JSON_COMPACT);
