@@ -27,7 +27,8 @@ static enum status submit_all(struct profile *p, uint32_t vocab, struct err *e)
             prompt[i] = (tok_id)(out[0] % vocab);
         }
         struct request rq = {.prompt = prompt, .prompt_n = PROMPT, .max_tokens = p->tokens,
-                             .sampling = sample_defaults(), .ignore_eos = true};
+                             .sampling = sample_defaults(), .ignore_eos = true,
+                        .fill = FILL_OFF};
         TRY(engine_submit(p->en, &rq, &p->id[r], e));
     }
     return ST_OK;

@@ -202,9 +202,9 @@ struct request_usage {
     uint32_t sampled;            /* completion tokens that no source had */
     struct source_counts by_source[SOURCE_KINDS];
     bool disarmed;               /* template rows were switched off: what followed one was not as they say */
-    double grammar_s;            /* computing masks */
+    double grammar_s;            /* computing the masks that ids were chosen with */
     uint32_t steps, head_positions, preemptions;
-    double queue_s, prefill_s, decode_s; /* prefill ends when the first token is chosen */
+    double queue_s, prefill_s, decode_s; /* prefill ends when the last of the prompt is fed */
 };
 
 struct request_result {
@@ -264,9 +264,9 @@ struct engine_stats {
     uint64_t preemptions, refused;           /* refused: the queue was full */
     struct source_counts by_source[SOURCE_KINDS]; /* counted when a request ends */
     uint64_t steps;
-    double forward_s, head_s, sample_s, other_s; /* where the engine's time went, apart from waiting */
+    double forward_s, head_s, sample_s, propose_s, other_s; /* where the engine's time went, apart from waiting */
     struct engine_histogram queue, ttft, itl, e2e, step; /* seconds */
-    struct engine_histogram overhead;        /* of a step: all but forward, heads and choosing */
+    struct engine_histogram overhead;        /* of a step: all but forward, heads, choosing and sources */
 };
 void engine_stats(struct engine *en, struct engine_stats *out);
 

@@ -186,16 +186,13 @@ static uint32_t ask_certain(struct engine *en, struct row *r, unsigned k, uint32
         decline(s, r, p);
         return 0;
     }
-    uint32_t before = p->n, from = r->n;
+    uint32_t from = r->n;
     clamp(en, r, p, most);
     r->status = check_imposed(r, p, &r->err);
-    if (r->status)
+    decline(s, r, p); /* nothing was compared, so there is nothing to learn from it */
+    if (r->status || !p->n)
         return 0;
     take_certain(r, k, p);
-    if (s->ops->settle)
-        s->ops->settle(s, &r->view, p->ticket, p->n, p->n);
-    if (!p->n && before)
-        return 0;
     r->status = row_look_ahead(r, &r->err);
     observe(en, r, from);
     return p->n;
@@ -203,15 +200,19 @@ static uint32_t ask_certain(struct engine *en, struct row *r, unsigned k, uint32
 
 void fill_certain(struct engine *en, struct row *r)
 {
-    uint32_t added = 0, got;
-    bool fills = !r->prompt_only && r->fill != FILL_OFF;
+    uint32_t added = 0, got, most = slot_room(r->slot) - 2;
+    if (r->prompt_only || (r->prompt_logprobs && r->told < r->prompt_n))
+        return; /* the prompt's events come first */
+    /* What is fed behind others in one step, and what their reader can take at once. */
+    most = r->sure >= ROW_FILL ? 0 : most < ROW_FILL - r->sure ? most : ROW_FILL - r->sure;
+    most = r->fill == FILL_OFF ? 0 : most;
     do {
-        got = fills ? ask_certain(en, r, SOURCE_GRAMMAR, ROW_FILL - added) : 0;
+        got = ask_certain(en, r, SOURCE_GRAMMAR, most - added);
         added += got;
-        uint32_t more = fills ? ask_certain(en, r, SOURCE_TEMPLATE, ROW_FILL - added) : 0;
+        uint32_t more = ask_certain(en, r, SOURCE_TEMPLATE, most - added);
         added += more;
         got += more;
-    } while (got && added < ROW_FILL);
+    } while (got && added < most);
     if (added || r->status || r->complete)
         emit_chosen(en, r);
 }
@@ -236,7 +237,8 @@ static void append(struct row *r, unsigned k, const struct source_proposal *p, u
     float chance = tail_chance(r);
     bool certain = p->trust == SOURCE_ASSERT && k == SOURCE_GRAMMAR;
     r->piece[r->pieces++] = (struct row_piece){
-        .kind = (enum source_kind)k, .trust = certain && r->plan.skip_head.on ? SOURCE_ASSERT : SOURCE_VERIFY,
+        .kind = (enum source_kind)k,
+        .trust = certain && r->plan.skip_head.on && !r->imposed ? SOURCE_ASSERT : SOURCE_VERIFY,
         .at = r->n + r->likely, .n = n, .ticket = p->ticket};
     for (uint32_t i = 0; i < n; i++) {
         if (!certain)
@@ -260,7 +262,8 @@ static void ask_all(struct engine *en, struct step *st, unsigned k, float price,
         set_view(r, r->n, r->n + r->likely);
         en->proposal[n].n = en->proposal[n].sure = 0;
         asks[n] = (struct source_ask){.row = &r->view, .most = room < left ? room : left, .chance = tail_chance(r),
-                                      .price = price, .worth_ms = st->worth_ms, .out = &en->proposal[n]};
+                                      .price = price, .worth_ms = st->worth_ms, .budget_ms = st->spare_ms,
+                                      .out = &en->proposal[n]};
         rows[n] = r;
         at[n++] = i;
     }
@@ -306,6 +309,8 @@ void fill_propose(struct engine *en, struct step *st)
     double base = prices(en, st, &all);
     if (st->worth_ms <= 0)
         return;
+    double spare = (all.heads > 1 ? sched_budget_ms(en, true) : SCHED_PREFILL_MS) - base;
+    st->spare_ms = spare > 1e-3 ? spare : 1e-3;
     all.tokens++, all.heads++;
     float price = (float)(FILL_MARGIN * (cost_ms(&en->cost.curve, &all) - base) / st->worth_ms);
     bool some = true;
@@ -416,10 +421,10 @@ static double limit_ms(const struct step *st)
 void fill_fit(struct engine *en, struct step *st)
 {
     struct cost_work all = {0};
-    uint32_t tokens = 0, heads = FILL_HEADS, likely = 0;
+    uint32_t tokens = 0, heads = FILL_HEADS, rows = 0;
     for (uint32_t i = 0; i < st->n; i++)
-        likely += st->rows[i]->likely;
-    if (!likely)
+        rows += st->rows[i]->likely > 0;
+    if (!rows)
         return;
     double limit = limit_ms(st);
     for (uint32_t i = 0; i < st->n; i++) {
@@ -435,7 +440,7 @@ void fill_fit(struct engine *en, struct step *st)
         struct cost_work rest = all, own = {0};
         cost_add(&own, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
         rest.tokens -= own.tokens, rest.keys -= own.keys, rest.decode_keys -= own.decode_keys, rest.heads--;
-        uint32_t got = heads, room = en->step_tokens - tokens;
+        uint32_t got = heads / rows--, room = en->step_tokens - tokens; /* of heads everybody gets a fair share */
         uint32_t k = r->take == row_due(r) ? most_gain(en, st, r, &rest, room, &got, limit) : 0;
         set_view(r, r->n, r->n);
         cut(en, r, k);

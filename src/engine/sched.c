@@ -261,6 +261,11 @@ static double predict(const struct engine *en, const struct step *st)
     return cost_ms(&en->cost.curve, &w);
 }
 
+double sched_budget_ms(const struct engine *en, bool decoding)
+{
+    return decoding ? (double)en->cfg.itl_ms / (1 + en->cost.late) : SCHED_PREFILL_MS;
+}
+
 /* One id of each row that decodes, then the others it is certain of, which have to be computed anyway, as far as the
  * budget goes but a few at least. Returns their sum. */
 static uint32_t share_decoding(struct engine *en, struct step *st, uint32_t *rows)
@@ -271,13 +276,19 @@ static uint32_t share_decoding(struct engine *en, struct step *st, uint32_t *row
         taken += st->rows[i]->take;
     }
     *rows = taken;
-    st->budget_ms = taken ? (double)en->cfg.itl_ms / (1 + en->cost.late) : SCHED_PREFILL_MS;
+    st->budget_ms = sched_budget_ms(en, taken > 0);
+    double asked = (double)st->propose_ns * 1e-6, left = st->budget_ms - asked;
+    if (!en->manual) /* (the clock of tests knows nothing of it) */
+        st->budget_ms = left > st->budget_ms / 4 ? left : st->budget_ms / 4;
     share(en, st, least); /* what prompts have at least stays theirs */
+    uint32_t theirs = 0;
+    for (uint32_t i = 0; i < st->n; i++)
+        theirs += sched_decodes(st->rows[i]) ? 0 : st->rows[i]->take;
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         if (!sched_decodes(r) || row_due(r) == 1)
             continue;
-        uint32_t more = row_due(r) - 1, room = en->step_tokens - taken;
+        uint32_t more = row_due(r) - 1, room = en->step_tokens - taken - theirs;
         more = more < room ? more : room;
         r->take = 1 + more;
         while (more > least && predict(en, st) > st->budget_ms)

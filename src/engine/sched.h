@@ -30,14 +30,18 @@ double sched_rank(int32_t priority, double now);
 /* Lets waiting rows start while there are sequences and blocks for them. */
 void sched_admit(struct engine *en);
 
-/* The row whose blocks go first when they run out: one that cannot run anyway, otherwise the one of the largest rank. */
 /* Heads that a row's r->take ids need, the likely ones not counted. */
 uint32_t sched_heads(const struct row *r);
 
-/* A row whose prompt is fed, or all but one id of it: it goes into each step with all it has, a few ids at most. */
+/* A row whose prompt is fed, or all but one id of it: it goes into each step, with what it is certain of as
+ * far as the budget goes. */
 bool sched_decodes(const struct row *r);
 
+/* The row whose blocks go first when they run out: one that cannot run anyway, otherwise the one of the largest rank. */
 struct row *sched_victim(struct engine *en);
+
+/* How long a step may take. */
+double sched_budget_ms(const struct engine *en, bool decoding);
 
 /* Sets `take` of every row of the step within the budget; st->predicted_ms and st->budget_ms say how it came out. */
 void sched_share(struct engine *en, struct step *st);

@@ -63,7 +63,8 @@ void stats_finished(struct stats *s, enum finish f)
 
 uint64_t stats_busy_ns(const struct stats *s)
 {
-    return get(&s->counter[STAT_FORWARD_NS]) + get(&s->counter[STAT_HEAD_NS]) + get(&s->counter[STAT_SAMPLE_NS]);
+    return get(&s->counter[STAT_FORWARD_NS]) + get(&s->counter[STAT_HEAD_NS]) + get(&s->counter[STAT_SAMPLE_NS]) +
+           get(&s->counter[STAT_PROPOSE_NS]);
 }
 
 static struct engine_histogram histogram(const struct stats *s, enum stat_time t)
@@ -89,6 +90,7 @@ void engine_stats(struct engine *en, struct engine_stats *out)
         .forward_s = (double)get(&s->counter[STAT_FORWARD_NS]) * 1e-9,
         .head_s = (double)get(&s->counter[STAT_HEAD_NS]) * 1e-9,
         .sample_s = (double)get(&s->counter[STAT_SAMPLE_NS]) * 1e-9,
+        .propose_s = (double)get(&s->counter[STAT_PROPOSE_NS]) * 1e-9,
         .other_s = (double)get(&s->counter[STAT_OTHER_NS]) * 1e-9,
         .queue = histogram(s, STAT_QUEUE),
         .ttft = histogram(s, STAT_TTFT),

@@ -11,7 +11,8 @@
 
 enum stat_counter {
     STAT_PROMPT, STAT_CACHED, STAT_COMPLETION, STAT_QUERIES, STAT_HITS, STAT_PREEMPTIONS, STAT_REFUSED, STAT_STEPS,
-    STAT_FORWARD_NS, STAT_HEAD_NS, STAT_SAMPLE_NS, STAT_OTHER_NS, STAT_COUNTERS
+    STAT_FORWARD_NS, STAT_HEAD_NS, STAT_SAMPLE_NS, STAT_PROPOSE_NS,
+    STAT_OTHER_NS, STAT_COUNTERS
 };
 
 enum stat_time { STAT_QUEUE, STAT_TTFT, STAT_ITL, STAT_E2E, STAT_STEP, STAT_OVERHEAD, STAT_TIMES };
@@ -30,7 +31,7 @@ void stats_source(struct stats *s, enum source_kind k, const struct source_count
 void stats_add(struct stats *s, enum stat_counter c, uint64_t n);
 void stats_time(struct stats *s, enum stat_time t, double seconds);
 
-/* Time that went into forward passes, heads and choosing. */
+/* Time that went into forward passes, heads, choosing and asking sources. */
 uint64_t stats_busy_ns(const struct stats *s);
 void stats_finished(struct stats *s, enum finish f);
 

@@ -31,6 +31,7 @@ static bool collect(struct engine *en, struct step *st)
 /* What is certain is chosen, what is likely is put behind the rows. True when rows ended. */
 static bool propose(struct engine *en, struct step *st)
 {
+    uint64_t began = clock_ns();
     uint32_t n = 0, before = en->rows.n;
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
@@ -40,6 +41,8 @@ static bool propose(struct engine *en, struct step *st)
     }
     st->n = n;
     fill_propose(en, st);
+    st->propose_ns = clock_ns() - began;
+    stats_add(&en->stats, STAT_PROPOSE_NS, st->propose_ns);
     return en->rows.n != before;
 }
 
@@ -51,6 +54,11 @@ static void reserve(struct engine *en, struct row *r)
     while (r->take && (st = kv_seq_reserve(r->seq, r->take, NULL)) != ST_OK) {
         if (st != ST_BUSY)
             BUG("a row of %u ids outgrew its context", r->n);
+        if (r->likely) { /* nobody gives blocks up for guesses */
+            r->take -= r->likely;
+            fill_drop(en, r);
+            continue;
+        }
         if (en->rows.n == 1) {
             row_end(en, r, FINISH_LENGTH, NULL, NULL);
             return;
@@ -118,11 +126,10 @@ static void commit(struct engine *en, struct step *st)
         if (keep)
             kv_tree_publish(en->tree, r->plan.ns, r->ids, r->seq, before + n);
         kv_seq_commit(r->seq, n);
-        if (before < r->prompt_n && r->seq->len >= r->prompt_n) {
-            r->prefilled = r->prefilled > 0 ? r->prefilled : engine_clock(en);
-            if (keep)
-                kv_tree_mark(en->tree, r->seq);
-        }
+        if (r->prefilled <= 0 && r->seq->len >= r->prompt_n)
+            r->prefilled = engine_clock(en);
+        if (keep && before < r->prompt_n && r->seq->len >= r->prompt_n)
+            kv_tree_mark(en->tree, r->seq);
         fill_settle(en, r, from);
         r->steps++;
         if (!r->counted && r->seq->len >= r->prompt_n) {

@@ -16,9 +16,11 @@ struct step {
     uint32_t judged_n;
     uint32_t at[LIMIT_ROWS + FILL_HEADS]; /* positions that get a head, counted over all spans: row after row */
     uint32_t heads_n;
+    double spare_ms;               /* what is left of the budget when rows only decode */
     double worth_ms;               /* what an id of a row costs when rows only decode */
     double predicted_ms, budget_ms; /* sched.h */
     uint64_t score_ns;             /* of heads that score prompts */
+    uint64_t propose_ns;           /* of asking sources */
 };
 
 /* A prompt position whose next id is scored. */

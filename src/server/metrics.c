@@ -145,7 +145,8 @@ static void engine_seconds(struct buf *out, const struct engine_stats *s)
     const struct {
         const char *part;
         double seconds;
-    } all[] = {{"forward", s->forward_s}, {"head", s->head_s}, {"sample", s->sample_s}, {"other", s->other_s}};
+    } all[] = {{"forward", s->forward_s}, {"head", s->head_s}, {"sample", s->sample_s}, {"propose", s->propose_s},
+               {"other", s->other_s}};
     about(out, PREFIX "engine_seconds_total", "counter", "Where the engine's time went, apart from waiting.");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         buf_addf(out, PREFIX "engine_seconds_total{part=\"%s\"}", all[i].part);

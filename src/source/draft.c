@@ -201,6 +201,9 @@ static void consider(struct draft *d, const struct source_ask *ask)
 static void share_out(struct draft *d)
 {
     uint32_t left = DRAFT_FEED;
+    double budget = d->n ? d->turns[0].ask->budget_ms : 0;
+    while (budget > 0 && left > STEADY * d->n && source_draft_feed_ms(&d->times, left) > budget)
+        left /= 2;
     for (uint32_t i = 0; i < d->n; i++) {
         struct turn *t = &d->turns[i];
         t->feed = t->behind < left ? t->behind : left;

@@ -75,7 +75,7 @@ static uint32_t follow(const struct echo *s, const struct anchors *a, const tok_
             any = true;
             out[j] = id;
         }
-        if (!any || tok_is_eos(s->tok, out[j]))
+        if (!any || (s->tok && tok_is_eos(s->tok, out[j])))
             return j;
     }
     return most;

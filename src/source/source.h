@@ -79,6 +79,7 @@ struct source_ask {
                          less than this chance, counted from the beginning of the span, does not pay */
     double worth_ms;  /* milliseconds that an accepted id saves; sources that compute weigh their own time against it.
                          0 = not known: their time counts nothing */
+    double budget_ms; /* what a source that computes may take for all rows of this step; 0 = not known */
     struct source_proposal *out; /* empty when asked */
 };
 
@@ -116,7 +117,7 @@ struct source {
 MUST_CHECK enum status source_grammar_new(struct source **out, struct err *e);
 MUST_CHECK enum status source_likely_new(struct source **out, const struct tok *t, struct err *e);
 MUST_CHECK enum status source_template_new(struct source **out, const struct tok *t, struct err *e);
-MUST_CHECK enum status source_echo_new(struct source **out, const struct tok *t, struct err *e);
+MUST_CHECK enum status source_echo_new(struct source **out, const struct tok *t, struct err *e); /* t may be NULL */
 MUST_CHECK enum status source_ngram_new(struct source **out, struct err *e);
 
 struct model;

@@ -428,6 +428,136 @@ static void test_imposed(void **state)
     close_engine();
 }
 
+/* Strict mode takes what is determined; what is only likely is compared. */
+static void say_five(struct source *s, const struct source_ask *asks, uint32_t n)
+{
+    (void)s;
+    for (uint32_t i = 0; i < n; i++) {
+        struct source_proposal *p = asks[i].out;
+        for (uint32_t k = 0; k < 5; k++) {
+            p->chance[k] = 0.99f;
+            p->id[p->n++] = k ? 9 : after(asks[i].row->ids[asks[i].row->n - 1]); /* the first is right */
+        }
+        p->sure = 1;
+    }
+}
+
+static void test_strict_takes_what_is_sure(void **state)
+{
+    (void)state;
+    struct counter c = counter_of(SOURCE_TEMPLATE, SOURCE_VERIFY, 0, 0);
+    c.ops.propose = say_five;
+    use(&c);
+    open_engine(1);
+    struct request rq = client_request(prompt, 3, 12);
+    rq.fill = FILL_STRICT;
+    drive(submit(&rq), &reply);
+    check_counting(6, 12);
+    assert_true(counts(SOURCE_TEMPLATE)->asserted > 0);
+    close_engine();
+}
+
+/* Equal rows share the heads of a step. */
+static void test_rows_share_the_heads(void **state)
+{
+    (void)state;
+    static struct client_reply r[4];
+    struct counter c = counter_of(SOURCE_ECHO, SOURCE_VERIFY, 60, 60);
+    request_id id[4];
+    c.chance = 0.999f;
+    use(&c);
+    open_engine(4);
+    memset(r, 0, sizeof r);
+    struct request rq = client_request(prompt, 3, 200);
+    for (int i = 0; i < 4; i++)
+        id[i] = submit(&rq);
+    for (int turn = 0; turn < 6; turn++) {
+        engine_turn(en);
+        for (int i = 0; i < 4; i++)
+            client_take(en, id[i], &r[i]);
+    }
+    for (int i = 1; i < 4; i++)
+        assert_in_range(r[i].n, 20, r[0].n + 20);
+    for (int i = 0; i < 4; i++)
+        engine_close(en, id[i]);
+    close_engine();
+}
+
+/* A row with much that is certain does not keep a prompt out of the steps. */
+static void test_certain_ids_leave_room_for_prompts(void **state)
+{
+    (void)state;
+    static struct client_reply a, b;
+    static tok_id long_prompt[300];
+    struct counter c = counter_of(SOURCE_GRAMMAR, SOURCE_ASSERT, 64, 64);
+    use(&c);
+    open_engine(2);
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    for (int i = 0; i < 300; i++)
+        long_prompt[i] = 3 + i % 100;
+    struct request first = client_request(long_prompt, 100, 250), second = client_request(long_prompt + 7, 30, 1);
+    second.fill = FILL_OFF;
+    request_id ia = submit(&first);
+    engine_turn(en);
+    request_id ib = submit(&second);
+    for (int turn = 0; turn < 20 && !b.ended; turn++) {
+        engine_turn(en);
+        client_take(en, ia, &a);
+        client_take(en, ib, &b);
+    }
+    assert_true(b.ended);
+    engine_close(en, ia);
+    engine_close(en, ib);
+    close_engine();
+}
+
+/* Nobody gives its blocks up for another's guesses, nor for its own. */
+static void test_guesses_preempt_nobody(void **state)
+{
+    (void)state;
+    static struct client_reply a, b;
+    struct counter c = counter_of(SOURCE_ECHO, SOURCE_VERIFY, 60, 60);
+    uint32_t times[2];
+    static tok_id ids[130];
+    for (int i = 0; i < 130; i++)
+        ids[i] = 3 + i;
+    for (int fill = 0; fill < 2; fill++) {
+        struct err e = {.text = ""};
+        static const struct engine_cost cheap = {.n = 2, .point = {{1, 1}, {64, 1.5}}, .head_ms = 0.01,
+                                                 .attention_ms = 1e-6, .decode_attention_ms = 1e-6, .frozen = true};
+        use(&c);
+        assert_int_equal(pool_new(&pool, 1, NULL), ST_OK);
+        fake_init(&fake, 500);
+        fake.next = plus_one;
+        fake.tuning = (struct engine_tuning){.manual = true, .source = sources, .positions = 176};
+        const struct engine_config cfg = {.pool = pool, .rows = 2, .context = 176, .cost = &cheap};
+        if (fake_engine(&en, &fake, &cfg, true, &e))
+            fail_msg("engine: %s", e.text);
+        memset(&a, 0, sizeof a);
+        memset(&b, 0, sizeof b);
+        struct request first = client_request(ids, 97, 60), second = client_request(ids + 50, 30, 100);
+        first.fill = FILL_OFF;
+        second.fill = fill ? FILL_LOSSLESS : FILL_OFF;
+        request_id ia = submit(&first);
+        engine_turn(en);
+        request_id ib = submit(&second);
+        for (int turn = 0; turn < 2000 && !(a.ended && b.ended); turn++) {
+            engine_turn(en);
+            engine_verify(en);
+            client_take(en, ia, &a);
+            client_take(en, ib, &b);
+        }
+        assert_true(a.ended && b.ended);
+        engine_result(en, ib, &b.result);
+        times[fill] = b.result.usage.preemptions;
+        engine_close(en, ia);
+        engine_close(en, ib);
+        close_engine();
+    }
+    assert_true(times[1] <= times[0] + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +572,10 @@ int main(void)
         cmocka_unit_test(test_likely_ids_have_to_pay),
         cmocka_unit_test(test_rows_of_all_kinds_share_steps),
         cmocka_unit_test(test_imposed),
+        cmocka_unit_test(test_strict_takes_what_is_sure),
+        cmocka_unit_test(test_rows_share_the_heads),
+        cmocka_unit_test(test_certain_ids_leave_room_for_prompts),
+        cmocka_unit_test(test_guesses_preempt_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
