@@ -1,6 +1,8 @@
 /* reply: see reply.h. */
 #include "cli/reply.h"
 
+#include "cli/paint.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,8 @@ int reply_options_finish(const struct opt_verb *v, struct reply_options *o)
             return opt_wrong(v, "%s", e.text);
         s += n;
     }
+    if (!sources_parse(o->sources, &o->sources_off))
+        return opt_wrong(v, SOURCES_WRONG, o->sources);
     return sample_check(p, INT32_MAX, &e) == ST_OK ? 0 : opt_wrong(v, "%s", e.text);
 }
 
@@ -61,7 +65,14 @@ static void fill_request(const struct reply_options *o, const tok_id *prompt, si
                            .sampling = o->sampling,
                            .stops = stops,
                            .stops_n = o->stops.n,
-                           .logprobs = o->logprobs ? o->logprobs + 1 : 0};
+                           .logprobs = o->logprobs ? o->logprobs + 1 : 0,
+                           .fill = (enum fill_mode)o->fill,
+                           .sources_off = o->sources_off};
+    if (!o->asked)
+        return;
+    rq->grammar = o->asked->grammar;
+    rq->rows = o->asked->rows;
+    rq->keep_special = o->asked->keep_special;
 }
 
 static void add_logprobs(struct reply *r, const struct event *ev)
@@ -80,6 +91,7 @@ static void take_event(struct reply *r, const struct event *ev, bool stream)
         if (r->ids.len == 0)
             r->first_s = cli_seconds();
         buf_add(&r->ids, &ev->id, sizeof ev->id);
+        buf_add(&r->origins, &ev->origin, sizeof ev->origin);
         if (r->logprobs)
             add_logprobs(r, ev);
     }
@@ -87,7 +99,7 @@ static void take_event(struct reply *r, const struct event *ev, bool stream)
         return;
     buf_add(&r->text, ev->text, ev->text_n);
     if (stream)
-        cli_write(ev->text, ev->text_n);
+        paint_write(ev->origin, ev->text, ev->text_n);
 }
 
 /* Until the last event was taken. Says goodbye to the engine early when nobody wants the rest. */
@@ -130,6 +142,7 @@ enum status reply_run(struct engine *en, const struct tok *tok, const tok_id *pr
     *r = (struct reply){.submitted_s = cli_seconds()};
     buf_init(&r->ids, (size_t)LIMIT_CONTEXT * sizeof(tok_id));
     buf_init(&r->text, CLI_LIMIT_TEXT);
+    buf_init(&r->origins, LIMIT_CONTEXT);
     if (n > LIMIT_CONTEXT)
         return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %zu tokens, but at most %u are possible", n,
                        LIMIT_CONTEXT);
@@ -141,7 +154,9 @@ enum status reply_run(struct engine *en, const struct tok *tok, const tok_id *pr
     fill_request(o, prompt, n, stops, &rq);
     rq.max_tokens = max_tokens(en, o, n);
     TRY(submit(en, tok, o, &rq, &id, e));
+    paint_begin(stream && o->colours);
     pump(en, id, r, stream);
+    paint_end();
     engine_result(en, id, &r->result);
     engine_close(en, id);
     if (r->result.finish == FINISH_ERROR) {
@@ -157,6 +172,7 @@ void reply_release(struct reply *r)
 {
     buf_release(&r->ids);
     buf_release(&r->text);
+    buf_release(&r->origins);
     json_decref(r->logprobs);
     r->logprobs = NULL;
 }
@@ -186,6 +202,8 @@ void reply_print_figures(const struct reply *r)
             u->completion_tokens, decode_rate(u));
     if (r->first_s > 0)
         fprintf(stderr, "; first token after %.3f s, %.3f s from the start", r->first_s - r->submitted_s, r->first_s);
+    if (u->sampled < u->completion_tokens)
+        fprintf(stderr, "; %u tokens in %u steps, %u of them sampled", u->completion_tokens, u->steps, u->sampled);
     fprintf(stderr, "; %s%s]\n", finish_name(r->result.finish), r->result.kv_exhausted ? ", memory ran out" : "");
 }
 

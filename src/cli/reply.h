@@ -5,6 +5,7 @@
 #define CLI_REPLY_H
 
 #include "cli/cli.h"
+#include "cli/sources.h"
 #include "engine/engine.h"
 
 #define REPLY_TOKENS 512u             /* of a reply when -n is not given, where the context has room for as many */
@@ -15,6 +16,11 @@ struct reply_options {
     uint32_t max_tokens, logprobs;
     struct sample_params sampling;
     struct opt_list stops, biases, breakers;
+    uint32_t fill;                        /* enum fill_mode */
+    const char *sources;                  /* NULL = all */
+    uint32_t sources_off;                 /* what that comes to */
+    const struct request *asked;          /* grammar, rows and what else goes with them; NULL = none of it */
+    bool colours;                         /* text is painted by origin */
     const char *order;                    /* NULL = the default */
     struct sample_bias bias[LIMIT_STOPS]; /* of `biases` */
 };
@@ -69,6 +75,10 @@ struct reply_options {
      "added to the score of a token id, -100 = never; may be given several times"}, \
     {"samplers", 0, OPT_STR, offsetof(S, F.order), 0, 0, "A;B;C", \
      "another order (penalties;dry;top_n_sigma;top_p;min_p;typ_p;xtc;top_k;temperature)"}, \
+    {"fill", 0, OPT_CHOICE, offsetof(S, F.fill), 0, 0, SOURCES_FILL_WORDS, \
+     "how tokens that are known or likely beforehand are used; only strict can change the answer"}, \
+    {"sources", 0, OPT_STR, offsetof(S, F.sources), 0, 0, "LIST", \
+     "what may propose tokens: some of grammar,grammar_likely,template,echo,ngram,draft (all); none = nothing may"}, \
     {"stop", 0, OPT_LIST, offsetof(S, F.stops), 0, 0, "TEXT", "end before this text; may be given several times"}
 
 /* Reads what the table keeps as text, and checks that the options go together: 0, or says what is wrong and returns 2. */
@@ -77,6 +87,7 @@ int reply_options_finish(const struct opt_verb *v, struct reply_options *o);
 struct reply {
     struct buf ids;      /* tok_id each: those chosen */
     struct buf text;
+    struct buf origins;  /* int8_t each: where ids came from, as in struct event */
     json_t *logprobs;    /* array, when asked for */
     double first_s;      /* seconds from the process's start to the first token; 0 = none came */
     double submitted_s;  /* the same for the submission */
