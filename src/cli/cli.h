@@ -24,6 +24,7 @@
 int verb_run(int argc, char **argv);
 int verb_chat(int argc, char **argv);
 int verb_serve(int argc, char **argv);
+int verb_explain(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_bench_load(int argc, char **argv); /* `ffwd bench load`; argv[0] is "load" */
 int verb_bench_replay(int argc, char **argv);

@@ -16,6 +16,7 @@ static const struct verb verbs[] = {
     {"run", verb_run, "answer one prompt"},
     {"chat", verb_chat, "talk with a model in the terminal"},
     {"serve", verb_serve, "serve the OpenAI API over HTTP"},
+    {"explain", verb_explain, "say how a request would be served, and why"},
     {"pull", verb_pull, "fetch a known model into the cache"},
     {"bench", verb_bench, "measure prompt and decode speed, or a server under load"},
     {"perplexity", verb_perplexity, "score a text"},
