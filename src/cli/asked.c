@@ -73,8 +73,7 @@ enum status asked_add(const struct asked_options *o, struct buf *body, struct er
 {
     struct buf text;
     if (o->schema)
-        TRY(add_json(o->schema, ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":",
-                     "}}", TEXT_LIMIT_GRAMMAR, body, e));
+        TRY(add_json(o->schema, ",\"json_schema\":", "", TEXT_LIMIT_GRAMMAR, body, e));
     if (o->regex)
         TRY(add_string("guided_regex", o->regex, strlen(o->regex), body, e));
     if (o->grammar) {

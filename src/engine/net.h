@@ -60,8 +60,8 @@ void engine_verify(const struct engine *en);
 /* How long the last step was predicted to take, and may. */
 void engine_last_step(const struct engine *en, double *predicted_ms, double *budget_ms);
 
-/* As engine_new(), but cfg->model is not looked at, and cfg->tok only by sources. `words` NULL = ids only. The engine owns net->ctx from
- * the call on, also when it fails. */
+/* As engine_new(), but cfg->model is not looked at, and cfg->tok only by sources. `words` NULL = ids only. The engine owns
+ * net->ctx from the call on, also when it fails. */
 MUST_CHECK enum status engine_new_net(struct engine **out, const struct engine_config *cfg, const struct engine_net *net,
                                       const struct engine_words *words, const struct engine_tuning *tuning,
                                       struct err *e);

@@ -106,8 +106,7 @@ static void head(struct engine *en, struct step *st)
         en->net.head(en->net.ctx, st->at, st->heads_n, en->logits);
 }
 
-/* What a row has fed and keeps: of the likely ids, those that were chosen. (All but the last chosen id, that is, and also of
- * a row that failed behind them.) */
+/* What a row has fed and keeps: of the likely ids, those that were chosen, also of a row that failed behind them. */
 static uint32_t kept(const struct row *r)
 {
     return r->take - r->likely + r->accepted;

@@ -128,9 +128,9 @@ void sampler_free(struct sampler *s);
 
 /* Chooses the token for output position `position` (0 = first completion token). `history` is prompt and output so far.
  * `logits` is [vocab] and is not changed; `mask` [sample_mask_words(vocab)] has a bit for each id that may be chosen, NULL:
- * any. It outranks everything: where bias and bans leave nothing of it, they do not count. `p` has passed sample_check(). `st` is used under mirostat only: on ST_OK it has
- * moved on, otherwise it is as it was. ST_STEP_FAILED when a logit is not finite; ST_ARGUMENT (field "logit_bias") when
- * every id is banned, or (field "grammar") when the mask is empty. */
+ * any. It outranks everything: where bias and bans leave nothing of it, they do not count. `p` has passed sample_check().
+ * `st` is used under mirostat only: on ST_OK it has moved on, otherwise it is as it was. ST_STEP_FAILED when a logit is not
+ * finite; ST_ARGUMENT (field "logit_bias") when every id is banned, or (field "grammar") when the mask is empty. */
 MUST_CHECK enum status sampler_choose(struct sampler *s, const struct sample_params *p, struct sample_state *st,
                                       const float *logits, const uint32_t *mask, const tok_id *history, size_t history_n,
                                       uint32_t position, tok_id *out, struct err *e);

@@ -2,8 +2,8 @@
  * grammar: ids that the row's grammar leaves no choice about.
  *
  * An id is forced when exactly one may come and the reply may not end there. The source walks along forced ids with the
- * row's own matcher and goes back, so what it says is what plain decoding would be masked to, id by id: the splits are those
- * of the tokenizer, since the matcher withholds bytes that a longer token could still take.
+ * row's own matcher and goes back, so what it says is what plain decoding would be masked to, id by id: the splits are
+ * those of the tokenizer, since the matcher withholds bytes that a longer token could still take.
  */
 #include <stdlib.h>
 

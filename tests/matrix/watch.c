@@ -124,7 +124,8 @@ static void head(void *ctx, const uint32_t *at, uint32_t n, float *out)
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t s = 0; s < w->spans; s++)
             if (w->span[s].watched && at[i] - w->span[s].first < w->span[s].n)
-                keep_hash(w, w->span[s].ids, w->span[s].position + at[i] - w->span[s].first, out + (size_t)i * w->real.vocab);
+                keep_hash(w, w->span[s].ids, w->span[s].position + at[i] - w->span[s].first,
+                          out + (size_t)i * w->real.vocab);
 }
 
 static void release(void *ctx)
