@@ -34,7 +34,8 @@ pub struct Walk {
     steps: Vec<Step>,
     /// llguidance's ids in these steps.
     ids: Vec<u32>,
-    /// An id was refused here: perhaps because of a limit that llguidance ran into, which it does not say at once.
+    /// An id was refused here: perhaps because of a limit that llguidance ran into, which it does not say at once, and then
+    /// refuses everything.
     doubt: bool,
     compact: bool,
 }
@@ -137,11 +138,7 @@ impl Walk {
 
     /// Why nothing fits any more, where that is not because of the ids.
     pub fn error(&mut self) -> Res<()> {
-        self.check()?;
-        if self.free.is_none() {
-            self.allowed()?;
-        }
-        Ok(())
+        self.allowed().map(drop)
     }
 
     /// A new matcher in the place of one that ran into a limit.
@@ -203,7 +200,11 @@ impl Walk {
             self.again();
             step = self.try_step(id as u32);
         }
-        self.doubt = step.is_none();
+        self.doubt = match step {
+            None => true,
+            Some(Step::Free(_)) => self.doubt,
+            Some(Step::Turn(..) | Step::Inner) => false,
+        };
         self.steps.extend(step);
         step.is_some()
     }

@@ -207,6 +207,42 @@ static void test_met(void **state)
     free(text);
 }
 
+/* The same where a token ends the free part and goes on into the grammar. */
+static void test_met_behind(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct grammar *g;
+    struct matcher *m;
+    struct matcher_next next;
+    struct err e = {0};
+    uint32_t mask[WORDS];
+    const tok_id both = 257, ids[] = {'a', 'z', 'y'};
+    char *rules = many_rules(15000);
+    buf_init(&b, 1 << 20);
+    buf_addf(&b, "start: \"y\" | z\nz: \"z\"%s", strchr(rules, '(') - 1);
+    struct grammar_source src = {.kind = GRAMMAR_LARK, .text = b.data, .n = b.len, .after = "z", .after_n = 1};
+    if (grammar_new(&g, tok, &src, &e) != ST_OK)
+        fail_msg("%s", e.text);
+    assert_int_equal(matcher_new(&m, g, &e), ST_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(matcher_mask(m, mask, &next, &e), ST_OK);
+        assert_int_equal(matcher_consume(m, &both, 1), 0);
+        assert_int_equal(matcher_error(m, &e), ST_TOO_LONG);
+        assert_int_equal(matcher_consume(m, ids, i < 2 ? 1 : 3), i < 2 ? 1 : 3);
+    }
+    assert_int_equal(matcher_error(m, &e), ST_OK);
+    assert_int_equal(matcher_mask(m, mask, &next, &e), ST_OK);
+    assert_true(next.n == 0 && next.end);
+    matcher_rollback(m, 1);
+    assert_int_equal(matcher_mask(m, mask, &next, &e), ST_OK);
+    assert_int_equal(matcher_consume(m, &ids[2], 1), 1);
+    matcher_free(m);
+    grammar_free(g);
+    buf_release(&b);
+    free(rules);
+}
+
 /* --- the cache ------------------------------------------------------------------------------------------------------ */
 
 static atomic_bool go_on;
@@ -385,8 +421,9 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_met),   cmocka_unit_test(test_late),
-        cmocka_unit_test(test_left_behind), cmocka_unit_test(test_waiting), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_met),         cmocka_unit_test(test_met_behind),
+        cmocka_unit_test(test_late),        cmocka_unit_test(test_left_behind), cmocka_unit_test(test_waiting),
+        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
