@@ -40,6 +40,11 @@
 #define FFWD_GRAMMAR_GBNF 5
 
 /*
+ Bytes of stack that compiling may take.
+ */
+#define FFWD_GRAMMAR_STACK (64 << 20)
+
+/*
  What the calls of a stream do before they hand out text.
  */
 #define FFWD_STREAM_PUT 0
@@ -100,13 +105,14 @@ struct ffwd_view {
 };
 
 /*
- `after.data` NULL: none.
+ `after.data` NULL: none. `here`: on the calling thread, which has FFWD_GRAMMAR_STACK bytes of stack left.
  */
 struct ffwd_grammar_source {
     uint32_t kind;
     struct ffwd_view text;
     struct ffwd_view after;
     bool relax;
+    bool here;
 };
 
 /*
@@ -207,6 +213,14 @@ void ffwd_grammar_free(struct ffwd_grammar *g);
 const uint8_t *ffwd_grammar_relaxed(const struct ffwd_grammar *g, size_t *n);
 
 /*
+ Bytes of memory that a grammar holds, about.
+
+ # Safety
+ `g` is a live grammar.
+ */
+size_t ffwd_grammar_bytes(const struct ffwd_grammar *g);
+
+/*
  A compact one is over bytes; NULL where the grammar is not JSON.
 
  # Safety
@@ -240,6 +254,14 @@ int32_t ffwd_matcher_mask(struct ffwd_matcher *m,
  `m` is a live matcher; `ids` has n readable ids.
  */
 size_t ffwd_matcher_consume(struct ffwd_matcher *m, const int32_t *ids, size_t n);
+
+/*
+ Why it cannot go on; FFWD_OK where it can.
+
+ # Safety
+ `m` is a live matcher.
+ */
+int32_t ffwd_matcher_error(struct ffwd_matcher *m, struct ffwd_error *err);
 
 /*
  # Safety

@@ -2,7 +2,7 @@
 
 use crate::border::*;
 use crate::c_tok::{ffwd_tok, ffwd_view};
-use crate::grammar::{Grammar, Kind, Source};
+use crate::grammar::{Grammar, Kind, Source, STACK};
 use crate::matcher::Walk;
 use std::sync::Arc;
 
@@ -19,13 +19,18 @@ pub const FFWD_GRAMMAR_CHOICE: u32 = 3;
 pub const FFWD_GRAMMAR_LARK: u32 = 4;
 pub const FFWD_GRAMMAR_GBNF: u32 = 5;
 
-/// `after.data` NULL: none.
+/// Bytes of stack that compiling may take.
+pub const FFWD_GRAMMAR_STACK: usize = 64 << 20;
+const _: () = assert!(FFWD_GRAMMAR_STACK == STACK);
+
+/// `after.data` NULL: none. `here`: on the calling thread, which has FFWD_GRAMMAR_STACK bytes of stack left.
 #[repr(C)]
 pub struct ffwd_grammar_source {
     pub kind: u32,
     pub text: ffwd_view,
     pub after: ffwd_view,
     pub relax: bool,
+    pub here: bool,
 }
 
 /// What may come next.
@@ -67,7 +72,7 @@ pub unsafe extern "C" fn ffwd_grammar_new(
             k => return fail(FFWD_ARGUMENT, format!("there is no grammar kind {k}")),
         };
         let after = (!s.after.data.is_null()).then(|| bytes(s.after.data, s.after.n).to_vec());
-        let source = Source { kind, text: bytes(s.text.data, s.text.n).to_vec(), after, relax: s.relax };
+        let source = Source { kind, text: bytes(s.text.data, s.text.n).to_vec(), after, relax: s.relax, here: s.here };
         let grammar = Grammar::compile(&(*t).0, &(*t).factory()?, source)?;
         *out = Box::into_raw(Box::new(ffwd_grammar(grammar)));
         Ok(())
@@ -95,6 +100,15 @@ pub unsafe extern "C" fn ffwd_grammar_relaxed(g: *const ffwd_grammar, n: *mut us
         *n = text.len();
         text.as_ptr()
     })
+}
+
+/// Bytes of memory that a grammar holds, about.
+///
+/// # Safety
+/// `g` is a live grammar.
+#[no_mangle]
+pub unsafe extern "C" fn ffwd_grammar_bytes(g: *const ffwd_grammar) -> usize {
+    guard_or(0, || (&(*g).0).bytes)
 }
 
 /// A compact one is over bytes; NULL where the grammar is not JSON.
@@ -155,6 +169,15 @@ pub unsafe extern "C" fn ffwd_matcher_mask(
 #[no_mangle]
 pub unsafe extern "C" fn ffwd_matcher_consume(m: *mut ffwd_matcher, ids: *const i32, n: usize) -> usize {
     guard_or(0, || (*m).0.consume(slice(ids, n)))
+}
+
+/// Why it cannot go on; FFWD_OK where it can.
+///
+/// # Safety
+/// `m` is a live matcher.
+#[no_mangle]
+pub unsafe extern "C" fn ffwd_matcher_error(m: *mut ffwd_matcher, err: *mut ffwd_error) -> i32 {
+    guard(err, || (*m).0.error())
 }
 
 /// # Safety

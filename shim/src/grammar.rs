@@ -1,12 +1,14 @@
 //! Compiles grammars of all kinds.
 
 use crate::border::{catch, fail, Fail, Res, FFWD_ARGUMENT, FFWD_BUG, FFWD_TOO_LONG, FFWD_UNSUPPORTED};
+use crate::counted::held;
 use crate::tokenizer::Tok;
 use crate::tokenv::Factory;
 pub use crate::tokenv::limits;
 use crate::{gbnf, lark, schema};
 use ahash::AHashMap;
 use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::SimpleVob;
 use llguidance::{regex_to_lark, Matcher, ParserFactory};
 use serde_json::{json, Value};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,13 +28,15 @@ pub struct Source {
     pub text: Vec<u8>,
     pub after: Option<Vec<u8>>,
     pub relax: bool,
+    /// Compile on the calling thread, which has STACK bytes.
+    pub here: bool,
 }
 
 /// The text that ends the free part of a reply is at most this long.
 const AFTER: usize = 256;
 
 /// Compiling recurses as deep as a schema does; this much stack is enough for all that the limits let through.
-const STACK: usize = 64 << 20;
+pub const STACK: usize = 64 << 20;
 
 /// White space between the parts of a JSON text: what models write, but not without end.
 const SPACE: &str = r"[ \t]{1,8}|[ \t]{0,2}(\r?\n){1,2}[ \t]{0,64}";
@@ -127,6 +131,8 @@ pub struct Grammar {
     pub after: Option<After>,
     /// A JSON array of what was left out.
     pub relaxed: String,
+    /// Of memory, about.
+    pub bytes: usize,
     tok: Arc<Tok>,
     first: Mutex<Matcher>,
     /// The schema as it was compiled, for `compact`.
@@ -141,11 +147,26 @@ fn sentence(e: impl std::fmt::Display) -> String {
     line.trim().to_string()
 }
 
-/// What kind of failure an error of llguidance's is; it only says so in words.
+/// Whether an error of llguidance's is one of its limits; it only says so in words.
+fn is_limit(text: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "too large", "too complex", "too big", "too many", "Too many", "limit", "fuel", "lexer error", "items; max is",
+    ];
+    WORDS.iter().any(|w| text.contains(w))
+}
+
+/// Why a matcher came to its end.
+pub fn stopped(e: impl std::fmt::Display) -> Fail {
+    let text = sentence(&e);
+    let code = if is_limit(&text) { FFWD_TOO_LONG } else { FFWD_ARGUMENT };
+    Fail { code, text: format!("the grammar cannot go on here: {text}") }
+}
+
+/// What kind of failure an error of llguidance's is.
 fn refuse(e: impl std::fmt::Display) -> Fail {
     let text = sentence(&e);
     let has = |parts: &[&str]| parts.iter().any(|p| text.contains(p));
-    let code = if has(&["too large", "too complex", "too big", "limit", "fuel"]) {
+    let code = if is_limit(&text) {
         FFWD_TOO_LONG
     } else if has(&["not supported", "Unimplemented", "not implemented"]) {
         FFWD_UNSUPPORTED
@@ -157,6 +178,29 @@ fn refuse(e: impl std::fmt::Display) -> Fail {
     Fail { code, text }
 }
 
+/// So many beginnings are tried.
+const TRIES: usize = 4;
+
+/// A grammar whose beginnings all run into a limit is refused now, and not in the middle of a reply.
+fn first_step(m: &Matcher, mask: &SimpleVob, end: u32) -> Res<()> {
+    let mut last = Ok(());
+    if mask.is_allowed(end) {
+        return last;
+    }
+    for id in mask.iter().take(TRIES) {
+        let mut copy = m.deep_clone();
+        let went = copy.consume_token(id).and_then(|()| match copy.is_stopped() {
+            true => Ok(()),
+            false => copy.compute_mask().map(drop),
+        });
+        match went.map_err(refuse) {
+            Err(f) if f.code == FFWD_TOO_LONG => last = Err(f),
+            _ => return Ok(()),
+        }
+    }
+    last
+}
+
 fn matcher(factory: &ParserFactory, top: TopLevelGrammar) -> Res<Matcher> {
     let parser = factory.create_parser(top).map_err(refuse)?;
     // Going back is part of the interface, so what cannot go back is no grammar.
@@ -164,7 +208,7 @@ fn matcher(factory: &ParserFactory, top: TopLevelGrammar) -> Res<Matcher> {
     let mut m = Matcher::new(Ok(parser));
     // Also finds out whether anything can match, and fills what the copies share.
     match m.compute_mask() {
-        Ok(_) => Ok(m),
+        Ok(mask) => first_step(&m, &mask, factory.tok_env().tok_trie().eos_token()).map(|()| m),
         Err(e) if m.stop_reason() == llguidance::api::StopReason::NoExtensionBias => {
             drop(e);
             fail(FFWD_ARGUMENT, "nothing can match the grammar")
@@ -239,9 +283,12 @@ fn regex(text: &str) -> Res<String> {
 }
 
 impl Grammar {
-    /// On a thread of its own: the depth of recursion is the source's.
+    /// On a thread of its own, unless the source says otherwise: the depth of recursion is the source's.
     pub fn compile(tok: &Arc<Tok>, factory: &Arc<Factory>, source: Source) -> Res<Arc<Self>> {
         let (tok, factory) = (tok.clone(), factory.clone());
+        if source.here {
+            return Self::build(tok, factory, source);
+        }
         let thread = std::thread::Builder::new()
             .name("grammar".into())
             .stack_size(STACK)
@@ -253,6 +300,7 @@ impl Grammar {
     }
 
     fn build(tok: Arc<Tok>, factory: Arc<Factory>, source: Source) -> Res<Arc<Self>> {
+        let before = held();
         let text = utf8(&source.text)?;
         let behind = source.after.is_some();
         let mut relaxed = Vec::new();
@@ -280,6 +328,7 @@ impl Grammar {
             factory,
             after: None,
             relaxed: serde_json::to_string(&relaxed).unwrap_or_default(),
+            bytes: 0,
             tok,
             first: Mutex::new(first),
             schema: json,
@@ -289,6 +338,8 @@ impl Grammar {
             a.look(&g);
             g.after = Some(a);
         }
+        // The compact one is made later, if at all, and is about as large.
+        g.bytes = (held() - before).max(0) as usize * if g.schema.is_some() { 2 } else { 1 };
         Ok(Arc::new(g))
     }
 

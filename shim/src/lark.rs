@@ -1,6 +1,6 @@
 //! Lark: what we write ourselves, and what has to be looked at in what clients write.
 
-use crate::border::{fail, Res, FFWD_ARGUMENT};
+use crate::border::{fail, Res, FFWD_ARGUMENT, FFWD_UNSUPPORTED};
 use crate::grammar::with_options;
 use crate::schema;
 use serde_json::Value;
@@ -38,6 +38,10 @@ pub fn check(text: &str, relax: bool, relaxed: &mut Vec<String>) -> Res<String> 
                 out.push_str(&checked.to_string());
                 (from, i) = (end, end);
             }
+            b't' if word(text, i, "temperature") && bytes.get(blank_end(bytes, i + 11)) == Some(&b'=') => {
+                let line = 1 + text[..i].matches('\n').count();
+                return fail(FFWD_UNSUPPORTED, format!("line {line}: temperature= has no effect here"));
+            }
             _ => i += 1,
         }
     }
@@ -58,6 +62,26 @@ fn keep_spacing(asked: &Value, checked: &mut Value) {
             }
         }
     }
+}
+
+/// Whether this word, and no longer one, is at i.
+fn word(text: &str, i: usize, word: &str) -> bool {
+    let part = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let bytes = text.as_bytes();
+    bytes[i..].starts_with(word.as_bytes()) && !part(bytes.get(i + word.len())) && !(i > 0 && part(bytes.get(i - 1)))
+}
+
+/// Behind white space and comments.
+fn blank_end(bytes: &[u8], mut i: usize) -> usize {
+    while i < bytes.len() {
+        match bytes[i] {
+            b'#' => i = line_end(bytes, i),
+            b'/' if bytes.get(i + 1) == Some(&b'/') => i = line_end(bytes, i),
+            b if b.is_ascii_whitespace() => i += 1,
+            _ => break,
+        }
+    }
+    i
 }
 
 fn line_end(bytes: &[u8], from: usize) -> usize {

@@ -10,6 +10,7 @@ mod border;
 mod c_gram;
 mod c_tok;
 mod c_tpl;
+mod counted;
 mod dialect;
 mod formats;
 mod gbnf;

@@ -4,10 +4,12 @@
 //! allows. The first is a small automaton over bytes; a token in which it ends hands its remaining bytes on. Every id is
 //! remembered as one step, so going back is going back over steps.
 //!
-//! llguidance treats an id that its mask forbids as a failure of the program; nothing here gives it one.
+//! llguidance treats an id that its mask forbids as a failure of the program; nothing here gives it one. Its matcher also
+//! has limits of its own, and does not come back from running into one, not even by going back. A walk that only tried
+//! what may come must leave nothing behind, so then a new matcher goes the same way as far as it is still wanted.
 
-use crate::border::{fail, Fail, Res, FFWD_ARGUMENT};
-use crate::grammar::Grammar;
+use crate::border::{fail, Res, FFWD_ARGUMENT};
+use crate::grammar::{stopped, Grammar};
 use crate::tokenv::Factory;
 use llguidance::toktrie::SimpleVob;
 use llguidance::{Matcher, ParserFactory};
@@ -30,6 +32,11 @@ pub struct Walk {
     /// None: past the free part.
     free: Option<u32>,
     steps: Vec<Step>,
+    /// llguidance's ids in these steps.
+    ids: Vec<u32>,
+    /// An id was refused here: perhaps because of a limit that llguidance ran into, which it does not say at once, and then
+    /// refuses everything.
+    doubt: bool,
     compact: bool,
 }
 
@@ -42,22 +49,20 @@ pub struct Next {
     pub all: bool,
 }
 
-fn stopped(e: impl std::fmt::Display) -> Fail {
-    let words = e.to_string();
-    let line = words.lines().next().unwrap_or("").to_string();
-    Fail { code: FFWD_ARGUMENT, text: format!("the grammar cannot go on here: {line}") }
-}
-
 impl Walk {
     pub fn new(grammar: &Arc<Grammar>) -> Self {
-        let inner = grammar.copy();
         let free = grammar.after.as_ref().map(|_| 0);
-        Walk { grammar: grammar.clone(), inner, free, steps: Vec::with_capacity(256), compact: false }
+        Self::begin(grammar, grammar.copy(), free, false)
+    }
+
+    fn begin(grammar: &Arc<Grammar>, inner: Matcher, free: Option<u32>, compact: bool) -> Self {
+        let (steps, ids) = (Vec::with_capacity(256), Vec::with_capacity(256));
+        Walk { grammar: grammar.clone(), inner, free, steps, ids, doubt: false, compact }
     }
 
     pub fn compact(grammar: &Arc<Grammar>) -> Res<Option<Self>> {
         let Some(inner) = grammar.compact()? else { return Ok(None) };
-        Ok(Some(Walk { grammar: grammar.clone(), inner, free: None, steps: Vec::with_capacity(256), compact: true }))
+        Ok(Some(Self::begin(grammar, inner, None, true)))
     }
 
     fn factory(&self) -> &Factory {
@@ -89,18 +94,20 @@ impl Walk {
         if let Some(state) = self.free {
             return Ok(self.free_mask(state, out));
         }
-        let end_bit = self.parsers().tok_env().tok_trie().eos_token();
-        let mut next = Next { only: -1, ..Next::default() };
-        if self.inner.is_error() {
-            return Err(stopped(self.inner.get_error().unwrap_or_default()));
+        let mut set = self.allowed();
+        if set.is_err() {
+            // What was tried here before may be to blame.
+            self.again();
+            set = self.allowed();
         }
-        if self.inner.is_stopped() {
-            next.end = true;
-        } else {
-            let set = self.inner.compute_mask().map_err(stopped)?;
-            next.end = set.is_allowed(end_bit);
+        self.doubt = false;
+        let mut next = Next { only: -1, ..Next::default() };
+        if let Some(set) = set? {
+            next.end = set.is_allowed(self.parsers().tok_env().tok_trie().eos_token());
             self.copy(&set, out);
             count(out, &mut next);
+        } else {
+            next.end = true;
         }
         if next.n == 0 && !next.end {
             return fail(FFWD_ARGUMENT, "the grammar cannot go on here: no token fits");
@@ -111,6 +118,37 @@ impl Walk {
             }
         }
         Ok(next)
+    }
+
+    /// llguidance's mask; None: at the end.
+    fn allowed(&mut self) -> Res<Option<SimpleVob>> {
+        self.check()?;
+        if self.inner.is_stopped() {
+            return Ok(None);
+        }
+        self.inner.compute_mask().map(Some).map_err(stopped)
+    }
+
+    fn check(&self) -> Res<()> {
+        match self.inner.get_error() {
+            Some(words) => Err(stopped(words)),
+            None => Ok(()),
+        }
+    }
+
+    /// Why nothing fits any more, where that is not because of the ids.
+    pub fn error(&mut self) -> Res<()> {
+        self.allowed().map(drop)
+    }
+
+    /// A new matcher in the place of one that ran into a limit.
+    fn again(&mut self) {
+        let new = if self.compact { self.grammar.compact().ok().flatten() } else { Some(self.grammar.copy()) };
+        let Some(new) = new else { return };
+        self.inner = new;
+        self.doubt = false;
+        // Fails, if at all, as the first one did: then the walk ends with that.
+        let _ = self.inner.consume_tokens(&self.ids);
     }
 
     /// The vocabulary's part of a set, without the ids that end a reply.
@@ -157,12 +195,25 @@ impl Walk {
         if id < 0 || id as usize >= self.vocab() || (!self.compact && self.factory().ends.contains(&id)) {
             return false;
         }
-        let step = match self.free {
-            Some(state) => self.step_free(state, id as u32),
-            None => self.step_inner(id as u32).then_some(Step::Inner),
+        let mut step = self.try_step(id as u32);
+        if step.is_none() && (self.inner.is_error() || self.doubt) && self.error().is_err() {
+            self.again();
+            step = self.try_step(id as u32);
+        }
+        self.doubt = match step {
+            None => true,
+            Some(Step::Free(_)) => self.doubt,
+            Some(Step::Turn(..) | Step::Inner) => false,
         };
         self.steps.extend(step);
         step.is_some()
+    }
+
+    fn try_step(&mut self, id: u32) -> Option<Step> {
+        match self.free {
+            Some(state) => self.step_free(state, id),
+            None => self.step_inner(id).then_some(Step::Inner),
+        }
     }
 
     fn step_free(&mut self, state: u32, id: u32) -> Option<Step> {
@@ -186,16 +237,17 @@ impl Walk {
             }
             (_, Some(at)) => {
                 let rest = grammar.split(&bytes[at..]);
-                let mut done = 0;
-                for &t in &rest {
+                for (done, &t) in rest.iter().enumerate() {
                     if self.inner.is_stopped() || !self.valid(t) || self.inner.consume_token(t).is_err() {
-                        let _ = self.inner.rollback(done);
+                        if done > 0 && self.inner.rollback(done).is_err() {
+                            self.again();
+                        }
                         return None;
                     }
-                    done += 1;
                 }
+                self.ids.extend(&rest);
                 self.free = None;
-                Some(Step::Turn(state, done as u32))
+                Some(Step::Turn(state, rest.len() as u32))
             }
         }
     }
@@ -214,12 +266,17 @@ impl Walk {
             Some(&first) => first == id,
             None => self.valid(id),
         };
-        fits && self.inner.consume_token(id).is_ok()
+        let went = fits && self.inner.consume_token(id).is_ok();
+        if went {
+            self.ids.push(id);
+        }
+        went
     }
 
     pub fn rollback(&mut self, n: usize) {
+        let mut back = 0;
         for _ in 0..n.min(self.steps.len()) {
-            let back = match self.steps.pop() {
+            back += match self.steps.pop() {
                 Some(Step::Free(state)) => {
                     self.free = Some(state);
                     0
@@ -230,7 +287,10 @@ impl Walk {
                 }
                 _ => 1,
             };
-            let _ = self.inner.rollback(back);
+        }
+        self.ids.truncate(self.ids.len() - back);
+        if back > 0 && self.inner.rollback(back).is_err() {
+            self.again();
         }
     }
 }

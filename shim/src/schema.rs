@@ -41,7 +41,9 @@ pub fn check_regex(pattern: &str) -> Res<()> {
         let next = &pattern[i + c.len_utf8()..];
         match c {
             '\\' => {
-                rest.next();
+                if rest.next().is_none() {
+                    return fail(FFWD_ARGUMENT, "a regular expression that ends inside an escape");
+                }
             }
             '[' if !in_class => {
                 in_class = true;

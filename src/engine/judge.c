@@ -77,7 +77,9 @@ static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t
     if (!matcher_consume(r->matcher, &chosen, 1)) {
         r->judged--;
         r->accepted -= same;
-        r->status = err_set(&r->err, ST_BUG, "grammar", "the grammar does not go on with id %d", (int)chosen);
+        r->status = matcher_error(r->matcher, &r->err);
+        if (!r->status)
+            r->status = err_set(&r->err, ST_BUG, "grammar", "the grammar does not go on with id %d", (int)chosen);
         return false;
     }
     r->status = row_look_ahead(r, &r->err);

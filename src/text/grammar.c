@@ -30,7 +30,8 @@ enum status text_prepare_grammars(const struct tok *t, struct err *e)
     return text_status(ffwd_grammar_prepare(text_shim_tok(t), &failure), &failure, "grammar", e);
 }
 
-enum status grammar_new(struct grammar **out, const struct tok *t, const struct grammar_source *src, struct err *e)
+static enum status compile(struct grammar **out, const struct tok *t, const struct grammar_source *src, bool here,
+                           struct err *e)
 {
     *out = NULL;
     if (src->n > TEXT_LIMIT_GRAMMAR || (src->after && src->after_n > TEXT_LIMIT_AFTER))
@@ -41,6 +42,7 @@ enum status grammar_new(struct grammar **out, const struct tok *t, const struct 
         .text = {(const uint8_t *)src->text, src->n},
         .after = {(const uint8_t *)src->after, src->after ? src->after_n : 0},
         .relax = src->relax,
+        .here = here,
     };
     struct grammar *g = calloc(1, sizeof *g + s.after.n);
     if (!g)
@@ -57,6 +59,26 @@ enum status grammar_new(struct grammar **out, const struct tok *t, const struct 
         memcpy(g->after, src->after, s.after.n);
     *out = g;
     return ST_OK;
+}
+
+enum status grammar_new(struct grammar **out, const struct tok *t, const struct grammar_source *src, struct err *e)
+{
+    return compile(out, t, src, false, e);
+}
+
+enum status text_grammar_here(struct grammar **out, const struct tok *t, const struct grammar_source *src, struct err *e)
+{
+    return compile(out, t, src, true, e);
+}
+
+size_t text_grammar_stack(void)
+{
+    return FFWD_GRAMMAR_STACK + (1u << 20); /* and what is called on the way there */
+}
+
+size_t text_grammar_bytes(const struct grammar *g)
+{
+    return sizeof *g + g->after_n + ffwd_grammar_bytes(g->shim);
 }
 
 void grammar_retain(struct grammar *g)
@@ -133,6 +155,12 @@ enum status matcher_mask(struct matcher *m, uint32_t *mask, struct matcher_next 
 uint32_t matcher_consume(struct matcher *m, const tok_id *ids, uint32_t n)
 {
     return (uint32_t)ffwd_matcher_consume(matcher(m), ids, n);
+}
+
+enum status matcher_error(struct matcher *m, struct err *e)
+{
+    struct ffwd_error failure;
+    return text_status(ffwd_matcher_error(matcher(m), &failure), &failure, "grammar", e);
 }
 
 void matcher_rollback(struct matcher *m, uint32_t n)

@@ -2,13 +2,17 @@
  * grammar_cache: grammars compiled on threads of their own, at low priority, and the latest kept.
  *
  * Compiling takes milliseconds, for some schemas much longer, and what is compiled comes from clients. So the threads are
- * few and nice, the queue before them is bounded, requests for the same source share one compilation, and nobody waits
- * longer than the time limit. A compilation that runs over it cannot be stopped: it goes on, is reported, and another
- * thread takes its worker's place, up to a number; what comes of it late is kept like any other.
+ * few and nice, the queue before them is bounded, and requests for the same source share one compilation. It may take so
+ * much of a processor's time: on a machine that is busy with other things a nice thread gets little of it by the clock,
+ * and that is no fault of the grammar's. Callers wait by the clock, longer than that.
+ *
+ * A compilation that runs over its time cannot be stopped: it goes on, is reported, and another thread takes its worker's
+ * place, up to a number; what comes of it late is kept like any other. With every thread beyond its time, new sources are
+ * refused. A thread lives as long as sources wait, so that the stack of a deep one is not kept, and none is ever joined:
+ * whoever leaves last, the owner or a thread, frees the cache.
  *
  * Lock: one mutex for everything here; no grammar is compiled or freed under it.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,11 +26,14 @@
 #include "text/text.h"
 
 enum {
-    WORKERS = 2,   /* that compile within the time limit */
-    LATE = 2,      /* that may be beyond it, each with another one in its place */
+    WORKERS = 2,              /* threads that compile within the time limit */
+    SPARE = 2,                /* more of them, in the places of those beyond it */
+    THREADS = WORKERS + SPARE,
     NICE = 10,
-    PREPARE_MS = 60000, /* the time limit while the vocabulary is indexed, before the first */
-    ENTRIES = TEXT_LIMIT_GRAMMARS + TEXT_LIMIT_GRAMMARS_WAITING + WORKERS + LATE
+    LOOK_MS = 50,             /* how often who waits looks at the clocks */
+    PREPARE_MS = 60000,       /* how long callers wait while the vocabulary is indexed, before the first */
+    GOODBYE_MS = 1000,        /* how long the owner waits for the threads */
+    ENTRIES = TEXT_LIMIT_GRAMMARS + TEXT_LIMIT_GRAMMARS_WAITING + THREADS
 };
 
 enum state { QUEUED, RUNNING, DONE, FAILED };
@@ -37,7 +44,9 @@ struct entry {
     enum state state;
     struct grammar *g; /* DONE: one reference */
     struct err err;    /* FAILED */
-    uint64_t began;    /* nanoseconds: queued, then RUNNING since */
+    size_t bytes;      /* DONE: of memory, about */
+    clockid_t clock;   /* RUNNING: its thread's time */
+    uint64_t began;    /* RUNNING: nanoseconds of that */
     uint64_t used;     /* the cache's clock at the last use */
     uint64_t order;    /* of arrival */
     unsigned holders;
@@ -45,15 +54,19 @@ struct entry {
 };
 
 struct grammar_cache {
-    const struct tok *tok;
+    struct tok *tok; /* one reference */
+    text_compiler *compile;
+    uint64_t cpu_ms, wait_ms;
+    size_t most; /* bytes of what is kept */
     pthread_mutex_t lock;
-    pthread_cond_t work, done;
+    pthread_cond_t done;
     struct entry *entries[ENTRIES];
     size_t n, queued, finished;
+    size_t bytes; /* of the finished */
     uint64_t clock;
-    pthread_t threads[WORKERS + LATE];
-    unsigned threads_n, late;
-    bool ready; /* the vocabulary is indexed */
+    unsigned threads, late; /* those that are; and of them those beyond their time: late <= threads <= THREADS */
+    unsigned holders;       /* the threads, and the owner until it leaves */
+    uint64_t ready;         /* when the vocabulary was indexed; 0 before */
     bool stop;
 };
 
@@ -117,6 +130,7 @@ static struct grammar *evict(struct grammar_cache *c)
     struct entry *x = c->entries[oldest];
     take_out(c, oldest);
     c->finished--;
+    c->bytes -= x->bytes;
     return let_go(x);
 }
 
@@ -129,80 +143,123 @@ static struct entry *next_in_line(struct grammar_cache *c)
     return first;
 }
 
+static uint64_t thread_ns(clockid_t clock)
+{
+    struct timespec t = {0};
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Keeps a new grammar, and lets others go for it. Returns how many of them are in `old`, to be freed without the lock. */
+static size_t keep(struct grammar_cache *c, struct entry *x, struct grammar *old[ENTRIES])
+{
+    size_t n = 0;
+    x->bytes = sizeof *x + x->src.n + text_grammar_bytes(x->g);
+    x->used = ++c->clock;
+    c->finished++;
+    c->bytes += x->bytes;
+    while (c->finished > TEXT_LIMIT_GRAMMARS || c->bytes > c->most) {
+        struct grammar *g = evict(c);
+        if (g)
+            old[n++] = g;
+    }
+    return n;
+}
+
 /* Compiles one entry; the lock is held before and after. */
 static void compile(struct grammar_cache *c, struct entry *x)
 {
+    struct grammar *g = NULL, *old[ENTRIES];
+    struct err err = {0};
+    size_t old_n = 0;
+    pthread_getcpuclockid(pthread_self(), &x->clock);
+    x->began = thread_ns(x->clock);
     x->state = RUNNING;
-    x->began = clock_ns();
     x->holders++;
     c->queued--;
     pthread_mutex_unlock(&c->lock);
-    struct grammar *g = NULL;
-    struct err err = {0};
-    enum status st = grammar_new(&g, c->tok, &x->src, &err);
+    enum status st = c->compile(&g, c->tok, &x->src, &err);
     pthread_mutex_lock(&c->lock);
-    struct grammar *old = NULL;
     size_t i = find(c, x);
-    if (st == ST_OK) {
-        x->state = DONE;
-        x->g = g;
-        x->used = ++c->clock;
-        if (++c->finished > TEXT_LIMIT_GRAMMARS)
-            old = evict(c);
-    } else {
-        x->state = FAILED;
-        x->err = err;
+    bool in_table = i < c->n; /* not when the owner has left */
+    x->state = st == ST_OK ? DONE : FAILED;
+    x->g = g;
+    x->err = err;
+    if (in_table && st == ST_OK) {
+        old_n = keep(c, x, old);
+    } else if (in_table) {
         take_out(c, i);
         x->holders--;
     }
     if (x->late)
         c->late--;
+    x->late = false;
     struct grammar *mine = let_go(x);
     pthread_cond_broadcast(&c->done);
     pthread_mutex_unlock(&c->lock);
-    grammar_free(old);
+    while (old_n)
+        grammar_free(old[--old_n]);
     grammar_free(mine);
     pthread_mutex_lock(&c->lock);
+}
+
+/* Gives up a hold, and with it the lock. */
+static void leave(struct grammar_cache *c)
+{
+    bool last = !--c->holders;
+    pthread_cond_broadcast(&c->done);
+    pthread_mutex_unlock(&c->lock);
+    if (!last)
+        return;
+    pthread_cond_destroy(&c->done);
+    pthread_mutex_destroy(&c->lock);
+    tok_free(c->tok);
+    free(c);
+}
+
+/* Threads that there may be now. */
+static unsigned places(const struct grammar_cache *c)
+{
+    return WORKERS + (c->late < SPARE ? c->late : SPARE);
 }
 
 static void *worker_main(void *arg)
 {
     struct grammar_cache *c = arg;
+    struct entry *x;
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     struct err err;
     if (text_prepare_grammars(c->tok, &err) != ST_OK)
         log_line(LOG_ERROR, "%s", err.text); /* and every grammar will say so */
     pthread_mutex_lock(&c->lock);
-    if (!c->ready) {
-        c->ready = true;
-        for (size_t i = 0; i < c->n; i++)
-            c->entries[i]->began = clock_ns();
-        pthread_cond_broadcast(&c->done);
-    }
-    while (!c->stop) {
-        struct entry *x = next_in_line(c);
-        if (x)
-            compile(c, x);
-        else
-            pthread_cond_wait(&c->work, &c->lock);
-    }
-    pthread_mutex_unlock(&c->lock);
+    if (!c->ready)
+        c->ready = clock_ns();
+    while (!c->stop && c->threads <= places(c) && (x = next_in_line(c)))
+        compile(c, x);
+    c->threads--;
+    leave(c);
     return NULL;
 }
 
 /* One more thread, if there may be one; signals are for the program's own thread. Without it those that there are do
- * the work. Returns whether there is any. */
-static bool more_threads(struct grammar_cache *c, unsigned most)
+ * the work. Returns whether there is any that will. */
+static bool more_threads(struct grammar_cache *c)
 {
     sigset_t all, before;
-    if (c->threads_n < most) {
+    pthread_attr_t attr;
+    pthread_t thread;
+    if (c->threads < places(c)) {
+        pthread_attr_init(&attr);
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        pthread_attr_setstacksize(&attr, text_grammar_stack());
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        if (pthread_create(&c->threads[c->threads_n], NULL, worker_main, c) == 0)
-            c->threads_n++;
+        if (pthread_create(&thread, &attr, worker_main, c) == 0)
+            c->threads++, c->holders++;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_attr_destroy(&attr);
     }
-    return c->threads_n > 0;
+    return c->threads > c->late;
 }
 
 enum status grammar_cache_new(struct grammar_cache **out, const struct tok *t, struct err *e)
@@ -212,15 +269,32 @@ enum status grammar_cache_new(struct grammar_cache **out, const struct tok *t, s
     *out = NULL;
     if (!c)
         return err_set(e, ST_NO_MEMORY, "grammar", "no memory for the grammar cache");
-    c->tok = t;
+    c->tok = text_tok_retain(t);
+    c->holders = 1;
+    text_cache_set(c, text_grammar_here, TEXT_LIMIT_GRAMMAR_MS, TEXT_LIMIT_GRAMMAR_WAIT_MS, TEXT_LIMIT_GRAMMAR_BYTES);
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->work, NULL);
     pthread_cond_init(&c->done, &attr);
     pthread_condattr_destroy(&attr);
     *out = c;
     return ST_OK;
+}
+
+void text_cache_set(struct grammar_cache *c, text_compiler *compiler, unsigned cpu_ms, unsigned wait_ms, size_t bytes)
+{
+    c->compile = compiler;
+    c->cpu_ms = cpu_ms;
+    c->wait_ms = wait_ms;
+    c->most = bytes;
+}
+
+/* Sleeps until something was done, or for so long. */
+static void wait_done(struct grammar_cache *c, uint64_t ms)
+{
+    uint64_t until = clock_ns() + ms * 1000000u;
+    struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    pthread_cond_timedwait(&c->done, &c->lock, &at);
 }
 
 void grammar_cache_free(struct grammar_cache *c)
@@ -229,19 +303,41 @@ void grammar_cache_free(struct grammar_cache *c)
         return;
     pthread_mutex_lock(&c->lock);
     c->stop = true;
-    pthread_cond_broadcast(&c->work);
-    pthread_mutex_unlock(&c->lock);
-    for (unsigned i = 0; i < c->threads_n; i++)
-        pthread_join(c->threads[i], NULL);
+    uint64_t until = clock_ns() + GOODBYE_MS * 1000000ull;
+    while (c->threads && clock_ns() < until)
+        wait_done(c, LOOK_MS);
     while (c->n) {
         struct entry *x = c->entries[c->n - 1];
         take_out(c, c->n - 1);
-        grammar_free(let_go(x));
+        struct grammar *g = let_go(x);
+        pthread_mutex_unlock(&c->lock);
+        grammar_free(g);
+        pthread_mutex_lock(&c->lock);
     }
-    pthread_cond_destroy(&c->work);
-    pthread_cond_destroy(&c->done);
-    pthread_mutex_destroy(&c->lock);
-    free(c);
+    leave(c);
+}
+
+/* Finds out which compilations are beyond their time by now, and has others go on in their threads' places. */
+static void look_at_clocks(struct grammar_cache *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        struct entry *x = c->entries[i];
+        if (x->state != RUNNING || x->late || thread_ns(x->clock) - x->began < c->cpu_ms * 1000000u)
+            continue;
+        x->late = true;
+        c->late++;
+        log_line(LOG_ERROR, "a grammar of %zu bytes takes more than %u ms to compile; %u such now", x->src.n,
+                 (unsigned)c->cpu_ms, c->late);
+        more_threads(c);
+    }
+}
+
+static enum status busy(struct err *e, const char *why)
+{
+    err_set(e, ST_BUSY, "grammar", "%s", why);
+    if (e)
+        e->retry_after = 1;
+    return ST_BUSY;
 }
 
 /* The entry of a source, new or not, with a hold for the caller. */
@@ -255,55 +351,39 @@ static enum status enter(struct grammar_cache *c, struct entry **out, const stru
             return ST_OK;
         }
     }
-    if (c->queued >= TEXT_LIMIT_GRAMMARS_WAITING || c->n == ENTRIES) {
-        err_set(e, ST_BUSY, "grammar", "%zu grammars wait to be compiled", c->queued);
-        if (e)
-            e->retry_after = 1;
-        return ST_BUSY;
-    }
-    if (!more_threads(c, WORKERS + c->late))
-        return err_set(e, ST_NO_MEMORY, "grammar", "no thread to compile a grammar");
+    look_at_clocks(c);
+    if (c->late >= THREADS)
+        return busy(e, "too many grammars take too long to compile");
+    if (c->queued >= TEXT_LIMIT_GRAMMARS_WAITING || c->n == ENTRIES)
+        return busy(e, "too many grammars wait to be compiled");
     struct entry *x = entry_new(src);
-    if (!x)
-        return err_set(e, ST_NO_MEMORY, "grammar", "no memory for the grammar");
+    if (!x || !more_threads(c)) {
+        free(x);
+        return err_set(e, ST_NO_MEMORY, "grammar", "no memory or no thread to compile the grammar");
+    }
     x->state = QUEUED;
-    x->began = clock_ns();
     x->order = x->used = ++c->clock;
     x->holders = 2;
     c->entries[c->n++] = x;
     c->queued++;
-    pthread_cond_signal(&c->work);
     *out = x;
     return ST_OK;
 }
 
-/* The time limit has passed for a waiter. */
-static enum status too_late(struct grammar_cache *c, struct entry *x, struct err *e)
-{
-    if (x->state == QUEUED) {
-        err_set(e, ST_BUSY, "grammar", "the grammar waited %u ms to be compiled", TEXT_LIMIT_GRAMMAR_MS);
-        if (e)
-            e->retry_after = 1;
-        return ST_BUSY;
-    }
-    if (!x->late) {
-        x->late = true;
-        c->late++;
-        log_line(LOG_ERROR, "a grammar of %zu bytes takes longer than %u ms to compile; %u such now", x->src.n,
-                 TEXT_LIMIT_GRAMMAR_MS, c->late);
-        more_threads(c, WORKERS + (c->late < LATE ? c->late : LATE));
-    }
-    return err_set(e, ST_TOO_LONG, "grammar", "compiling the grammar takes longer than %u ms", TEXT_LIMIT_GRAMMAR_MS);
-}
-
 static enum status wait_for(struct grammar_cache *c, struct entry *x, struct err *e)
 {
+    uint64_t came = clock_ns();
     while (x->state == QUEUED || x->state == RUNNING) {
-        uint64_t until = x->began + (c->ready ? TEXT_LIMIT_GRAMMAR_MS : PREPARE_MS) * 1000000ull;
-        if (clock_ns() >= until)
-            return too_late(c, x, e);
-        struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
-        pthread_cond_timedwait(&c->done, &c->lock, &at);
+        look_at_clocks(c);
+        if (x->late)
+            return err_set(e, ST_TOO_LONG, "grammar", "compiling the grammar takes more than %u ms",
+                           (unsigned)c->cpu_ms);
+        if (x->state == QUEUED && c->late >= THREADS)
+            return busy(e, "too many grammars take too long to compile");
+        uint64_t from = c->ready > came ? c->ready : came;
+        if (clock_ns() - from >= (c->ready ? c->wait_ms : PREPARE_MS) * 1000000u)
+            return busy(e, "the grammar waited too long to be compiled");
+        wait_done(c, LOOK_MS);
     }
     if (x->state == FAILED) {
         if (e)

@@ -233,10 +233,11 @@ const char *grammar_after(const struct grammar *g, size_t *n);
 /* Makes compiled grammars of a tokenizer on threads of its own, at low priority, and keeps the latest by content. */
 struct grammar_cache;
 MUST_CHECK enum status grammar_cache_new(struct grammar_cache **out, const struct tok *t, struct err *e);
-void grammar_cache_free(struct grammar_cache *c);
+void grammar_cache_free(struct grammar_cache *c); /* waits at most a second for what still compiles */
 
-/* One reference to the compiled source. Waits for it: errors as grammar_new(), and ST_BUSY when too many wait,
- * ST_TOO_LONG when it takes longer than TEXT_LIMIT_GRAMMAR_MS. */
+/* One reference to the compiled source. Waits for it: errors as grammar_new(), ST_TOO_LONG when it takes more than
+ * TEXT_LIMIT_GRAMMAR_MS of a processor's time, and ST_BUSY when too many wait, too many are beyond that limit and still
+ * compile, or the caller has waited for TEXT_LIMIT_GRAMMAR_WAIT_MS. */
 MUST_CHECK enum status grammar_cache_get(struct grammar_cache *c, struct grammar **out,
                                          const struct grammar_source *src, struct err *e);
 
@@ -258,20 +259,26 @@ struct matcher_next {
 /* Words of a mask: bit id % 32 of word id / 32. */
 size_t matcher_words(const struct matcher *m);
 
-/* mask [matcher_words()]: the ids that may come next, with all that end a reply where next->end. A failure (a limit of the
- * matcher) is ST_ARGUMENT and final. */
+/* mask [matcher_words()]: the ids that may come next, with all that end a reply where next->end. A failure is final at
+ * this place: ST_TOO_LONG for a limit of the matcher (the grammar is too ambiguous), ST_ARGUMENT where nothing fits. */
 MUST_CHECK enum status matcher_mask(struct matcher *m, uint32_t *mask, struct matcher_next *next, struct err *e);
 
 /* Goes along ids[n], which must not end a reply. Returns how many were possible; it stands behind those. */
 uint32_t matcher_consume(struct matcher *m, const tok_id *ids, uint32_t n);
 
-/* Goes n ids back. */
+/* After a consume that refused what a mask allowed: the limit that the matcher ran into, as matcher_mask() would say it;
+ * ST_OK if there is none. */
+MUST_CHECK enum status matcher_error(struct matcher *m, struct err *e);
+
+/* Goes n ids back, also from where a limit was met: that leaves nothing behind. */
 void matcher_rollback(struct matcher *m, uint32_t n);
 
 #define TEXT_LIMIT_GRAMMAR (1u << 20)      /* bytes of a grammar's source */
 #define TEXT_LIMIT_AFTER 256u              /* bytes of the text after which it begins */
-#define TEXT_LIMIT_GRAMMAR_MS 5000u        /* milliseconds of compiling one */
+#define TEXT_LIMIT_GRAMMAR_MS 5000u        /* milliseconds of a processor's time for compiling one */
+#define TEXT_LIMIT_GRAMMAR_WAIT_MS 30000u  /* milliseconds that a caller waits for that */
 #define TEXT_LIMIT_GRAMMARS 64u            /* compiled grammars that are kept */
+#define TEXT_LIMIT_GRAMMAR_BYTES (256u << 20) /* memory of all that are kept, about */
 #define TEXT_LIMIT_GRAMMARS_WAITING 64u    /* sources that wait to be compiled */
 
 /* Versions of the libraries underneath, for `ffwd info`; a static string. */

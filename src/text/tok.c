@@ -4,6 +4,7 @@
  * Owns the border's C side for them: statuses, the numbers that are asked for all the time (kept here so that
  * tok_is_eos() in the decode loop is a search in a few ids, not a call into the shim), and the shapes of text.h.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 
 struct tok {
     struct ffwd_tok *shim; /* owned */
+    atomic_int refs;
     struct ffwd_tok_info info;
 };
 
@@ -57,6 +59,7 @@ static enum status wrap(struct tok **out, struct ffwd_tok *shim, struct err *e)
         return err_set(e, ST_NO_MEMORY, "tokenizer", "no memory for the tokenizer");
     }
     t->shim = shim;
+    atomic_init(&t->refs, 1);
     ffwd_tok_about(shim, &t->info);
     *out = t;
     return ST_OK;
@@ -99,10 +102,17 @@ enum status tok_new_json(struct tok **out, const char *json, size_t n, const tok
 
 void tok_free(struct tok *t)
 {
-    if (!t)
+    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
     ffwd_tok_free(t->shim);
     free(t);
+}
+
+struct tok *text_tok_retain(const struct tok *t)
+{
+    struct tok *held = (struct tok *)t; /* only its count of references changes */
+    atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed);
+    return held;
 }
 
 const struct ffwd_tok *text_shim_tok(const struct tok *t)

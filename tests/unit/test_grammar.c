@@ -183,6 +183,8 @@ static void test_kinds(void **state)
     check(GRAMMAR_CHOICE, "[\"\\\"\\\\/\\u007f\"]", "\"\\/\x7f", FINISHED);
     check(GRAMMAR_LARK, "start: \"a\" B+ # a comment with %json\nB: /b/\n", "abb", COMPLETE);
     check(GRAMMAR_LARK, "start: \"a\" %json {\"type\": \"boolean\"}\n", "atrue", FINISHED);
+    check(GRAMMAR_LARK, "start: temperature_ \"temperature=\"\ntemperature_: \"a\" # temperature=1\n", "atemperature=",
+          FINISHED);
     check(GRAMMAR_GBNF,
           "root ::= \"a\" [b-d]{2,3} x{0} # comment\n  | (\"\\x41\" [^a-z\\n])?\nx ::= \"x\"\n", "acd", COMPLETE);
     check(GRAMMAR_GBNF, "root ::= \"(\" root \")\" | \"x\"", "((x))", FINISHED);
@@ -211,6 +213,27 @@ static void test_white_space(void **state)
     snprintf(long_gap, sizeof long_gap, "{\n%500s", "");
     check(GRAMMAR_SCHEMA, schema, long_gap, NO);
     check(GRAMMAR_SCHEMA, schema, "{\"a\":1}\n", NO);
+}
+
+/* A schema in a grammar may fix its separators: then there is no other white space. */
+static void test_separators(void **state)
+{
+    (void)state;
+    const char *text = "start: \"<\" args \">\"\n"
+                       "args: %json {\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},"
+                       "\"c\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"}}},\"required\":[\"a\",\"c\"],"
+                       "\"additionalProperties\":false,\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":"
+                       "{\"d\":{\"type\":\"integer\"}}}},\"x-guidance\":{\"whitespace_flexible\":false,"
+                       "\"item_separator\":\", \",\"key_separator\":\": \"}}\n";
+    check(GRAMMAR_LARK, text, "<{\"a\": \"b\", \"c\": [{\"d\": 1}, {}]}>", FINISHED);
+    static const char *const others[] = {
+        "<{ \"a\"", "<{\n\"a\"", "<{\"a\":\"", "<{\"a\" :", "<{\"a\":  \"", "<{\"a\": \n \"", "<{\"a\": \n",
+        "<{\"a\": \"b\",\"", "<{\"a\": \"b\",  \"", "<{\"a\": \"b\" ,", "<{\"a\": \"b\", \"c\": [ ",
+        "<{\"a\": \"b\", \"c\": [{\"d\":1", "<{\"a\": \"b\", \"c\": [{},{", "<{\"a\": \"b\", \"c\": []\n",
+        "<{\"a\": \"b\", \"c\": []} ",
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        check(GRAMMAR_LARK, text, others[i], NO);
 }
 
 /* --- what is refused ----------------------------------------------------------------------------------------------- */
@@ -271,11 +294,18 @@ static void test_refusals(void **state)
     refused(GRAMMAR_REGEX, "(", ST_UNSUPPORTED, "");
     refused(GRAMMAR_REGEX, "a(?=b)", ST_UNSUPPORTED, "");
     refused(GRAMMAR_REGEX, "", ST_ARGUMENT, "empty");
+    refused(GRAMMAR_REGEX, "a\\", ST_ARGUMENT, "escape");
+    refused(GRAMMAR_REGEX, "[a\\", ST_ARGUMENT, "escape");
+    refused(GRAMMAR_SCHEMA, "{\"pattern\":\"a\\\\\"}", ST_UNSUPPORTED, "/pattern");
     refused(GRAMMAR_CHOICE, "[]", ST_ARGUMENT, "array");
     refused(GRAMMAR_CHOICE, "[1]", ST_ARGUMENT, "array");
     refused(GRAMMAR_LARK, "start: nothing\n", ST_ARGUMENT, "nothing");
     refused(GRAMMAR_LARK, "start: \"a\" <|end|>\n", ST_ARGUMENT, "<|end|>");
     refused(GRAMMAR_LARK, "start: %json {\"not\":{}}\n", ST_UNSUPPORTED, "/not");
+    refused(GRAMMAR_LARK, "start[temperature=0.0]: \"a\"\n", ST_UNSUPPORTED, "line 1: temperature=");
+    refused(GRAMMAR_LARK, "start: a\na[capture, temperature = 1]: /b+/\n", ST_UNSUPPORTED, "line 2: temperature=");
+    refused(GRAMMAR_LARK, "start[max_tokens=3]: /b+/\n", ST_UNSUPPORTED, "max_tokens=");
+    refused(GRAMMAR_LARK, "start[stop=\"c\"]: /b+/\n", ST_UNSUPPORTED, "stop=");
     refused(GRAMMAR_GBNF, "root ::= \"a\" b\n", ST_ARGUMENT, "line 1, column 14");
     refused(GRAMMAR_GBNF, "\nroot ::= \"a", ST_ARGUMENT, "line 2, column 12");
     refused(GRAMMAR_GBNF, "x ::= \"a\"", ST_ARGUMENT, "root");
@@ -695,7 +725,8 @@ static void test_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),    cmocka_unit_test(test_white_space), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_kinds),    cmocka_unit_test(test_white_space), cmocka_unit_test(test_separators),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_relax),    cmocka_unit_test(test_after),       cmocka_unit_test(test_rollback),
         cmocka_unit_test(test_consume),  cmocka_unit_test(test_canonical),   cmocka_unit_test(test_compact),
         cmocka_unit_test(test_limits),   cmocka_unit_test(test_cache),
