@@ -69,6 +69,11 @@ static void test_constraints(void **state)
     check_asked("{\"guided_choice\":[ \"a\",\"\\u0062\" ]}", GRAMMAR_CHOICE, "guided_choice", "[ \"a\",\"\\u0062\" ]");
     check_asked("{\"guided_grammar\":\"root ::= x\"}", GRAMMAR_GBNF, "guided_grammar", "root ::= x");
     check_asked("{\"guided_grammar\":\"start: x\"}", GRAMMAR_LARK, "guided_grammar", "start: x");
+    check_asked("{\"guided_grammar\":\"start: \\\"a ::= \\\\\\\" ::=\\\" b\"}", GRAMMAR_LARK, "guided_grammar",
+                "start: \"a ::= \\\" ::=\" b");
+    check_asked("{\"guided_grammar\":\"root ::= \\\"x ::=\\\"\"}", GRAMMAR_GBNF, "guided_grammar", "root ::= \"x ::=\"");
+    check_asked("{\"guided_grammar\":\"# an odd \\\" sign\\nroot ::= x\"}", GRAMMAR_GBNF, "guided_grammar",
+                "# an odd \" sign\nroot ::= x");
     check_asked("{\"grammar\":\"root ::= x\"}", GRAMMAR_GBNF, "grammar", "root ::= x");
     check_asked("{\"json_schema\":{}}", GRAMMAR_SCHEMA, "json_schema", "{}");
     check_asked("{\"json_schema\":true}", GRAMMAR_SCHEMA, "json_schema", "true");
@@ -256,6 +261,9 @@ static void test_refused_constraints(void **state)
                "\"type\":\"invalid_request_error\",\"param\":\"response_format.json_schema.schema\",\"code\":"
                "\"unsupported\"");
     }
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"hi\"," TWO "}"), 400, "\"param\":\"tools\",\"code\":\"unsupported\"");
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"hi\",\"tool_choice\":\"required\"}"), 400,
+           "\"param\":\"tool_choice\",\"code\":\"unsupported\"");
     expect(chat(&l, "hi", ",\"guided_json\":{\"title\":\"slow\"}"), 400, "\"code\":\"too_long\"");
     expect(chat(&l, "hi", ",\"guided_json\":{\"title\":\"busy\"}"), 429, "Retry-After: 3");
     expect(chat(&l, "hi", ",\"guided_json\":{},\"guided_regex\":\"x\""), 400, "guided_json and guided_regex both");
