@@ -250,8 +250,8 @@ const char *format_mark_at(const struct format *f, size_t i);
 /* Writes a grammar in llguidance's dialect of Lark to the empty buffer `lark`. FORMAT_AUTO: free text, in which a call's
  * opening mark opens a call and nothing else; otherwise nothing but a call, after reasoning if there is any. Schemas that
  * are written as JSON are taken as they are. In formats of other notations not all keywords can become grammar: those that
- * did not go into left_out, a JSON array of [tool, "/pointer/in/its/schema"]. ST_ARGUMENT names the tool whose name or key this format cannot spell; ST_TOO_LONG: beyond
- * lark->limit. */
+ * did not go into left_out, a JSON array of [tool, "/pointer/in/its/schema"]. ST_ARGUMENT names the tool whose name or key
+ * this format cannot spell; ST_TOO_LONG: beyond lark->limit. */
 MUST_CHECK enum status format_grammar(const struct format *f, const struct format_shape *s,
                                       const struct format_request *q, struct buf *lark, struct err *e);
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "format/inside.h"
+#include "format/schema.h"
 
 #define NESTED 6 /* objects and arrays followed into one another */
 

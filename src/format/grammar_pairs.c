@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/inside.h"
+#include "format/schema.h"
 
 /* The mark that ends a value. */
 static const char *value_end(const struct format *f)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/inside.h"
+#include "format/schema.h"
 
 static const struct keyword {
     const char *name;

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "format/inside.h"
+#include "format/schema.h"
 
 static const struct {
     const char *name;

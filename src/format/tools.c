@@ -2,12 +2,11 @@
  * tools: the tools of a request, and what formats have to know of their schemas: the top-level properties, in order, and
  * which types their values may have (schema.c). Everything else of a schema is a grammar's matter.
  */
-#include <jansson.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/inside.h"
+#include "format/schema.h"
 
 struct tool {
     struct format_tool tool;

@@ -26,7 +26,7 @@ enum {
     LATE = 2,      /* that may be beyond it, each with another one in its place */
     NICE = 10,
     PREPARE_MS = 60000, /* the time limit while the vocabulary is indexed, before the first */
-    ENTRIES = TEXT_LIMIT_GRAMMARS + TEXT_LIMIT_GRAMMARS_WAITING + WORKERS + LATE
+    ENTRIES = TEXT_LIMIT_GRAMMARS + TEXT_LIMIT_CHECKS + TEXT_LIMIT_GRAMMARS_WAITING + WORKERS + LATE
 };
 
 enum state { QUEUED, RUNNING, DONE, FAILED };
@@ -49,7 +49,7 @@ struct grammar_cache {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     struct entry *entries[ENTRIES];
-    size_t n, queued, finished;
+    size_t n, queued, finished[2]; /* finished: grammars, and schemas that were only looked at */
     uint64_t clock;
     pthread_t threads[WORKERS + LATE];
     unsigned threads_n, late;
@@ -59,7 +59,7 @@ struct grammar_cache {
 
 static bool same(const struct grammar_source *a, const struct grammar_source *b)
 {
-    return a->kind == b->kind && a->relax == b->relax && a->n == b->n && !a->after == !b->after &&
+    return a->kind == b->kind && a->relax == b->relax && a->check == b->check && a->n == b->n && !a->after == !b->after &&
            (!a->n || memcmp(a->text, b->text, a->n) == 0) &&
            (!a->after || (a->after_n == b->after_n && memcmp(a->after, b->after, a->after_n) == 0));
 }
@@ -105,18 +105,19 @@ static size_t find(const struct grammar_cache *c, const struct entry *x)
     return i;
 }
 
-/* The finished entry that was not used for the longest time leaves the table. */
-static struct grammar *evict(struct grammar_cache *c)
+/* The finished entry of a kind that was not used for the longest time leaves the table. */
+static struct grammar *evict(struct grammar_cache *c, bool check)
 {
     size_t oldest = c->n;
     for (size_t i = 0; i < c->n; i++)
-        if (c->entries[i]->state == DONE && (oldest == c->n || c->entries[i]->used < c->entries[oldest]->used))
+        if (c->entries[i]->state == DONE && c->entries[i]->src.check == check &&
+            (oldest == c->n || c->entries[i]->used < c->entries[oldest]->used))
             oldest = i;
     if (oldest == c->n)
         return NULL;
     struct entry *x = c->entries[oldest];
     take_out(c, oldest);
-    c->finished--;
+    c->finished[check]--;
     return let_go(x);
 }
 
@@ -147,8 +148,8 @@ static void compile(struct grammar_cache *c, struct entry *x)
         x->state = DONE;
         x->g = g;
         x->used = ++c->clock;
-        if (++c->finished > TEXT_LIMIT_GRAMMARS)
-            old = evict(c);
+        if (++c->finished[x->src.check] > (x->src.check ? TEXT_LIMIT_CHECKS : TEXT_LIMIT_GRAMMARS))
+            old = evict(c, x->src.check);
     } else {
         x->state = FAILED;
         x->err = err;
