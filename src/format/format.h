@@ -225,11 +225,8 @@ struct format_special {
     tok_id id;
 };
 
-enum format_thinking {
-    FORMAT_NO_REASONING,   /* the reply has none */
-    FORMAT_MAY_REASON,     /* it may open it */
-    FORMAT_IN_REASONING    /* the prompt has opened it */
-};
+/* The reply has none, it may open it, or the prompt has opened it. */
+enum format_thinking { FORMAT_NO_REASONING, FORMAT_MAY_REASON, FORMAT_IN_REASONING };
 
 struct format_request {
     const struct format_tools *tools;
@@ -240,7 +237,7 @@ struct format_request {
     const struct format_reasoning *reasoning; /* NULL with FORMAT_NO_REASONING only */
     const struct format_special *specials;    /* [specials_n] */
     size_t specials_n;
-    struct buf *left_out; /* NULL, or an empty buffer: see format_grammar() */
+    struct buf *left_out; /* NULL, or empty: see format_grammar() */
 };
 
 /* The i-th mark of the format that may be a control token in some vocabularies: what to look up for `specials`. NULL

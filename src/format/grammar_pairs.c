@@ -2,8 +2,8 @@
  * grammar_pairs: the grammar of arguments that are written as keys and values between tags.
  *
  * Keys come in the schema's order, those that are not required may be left out. A value that may be a string is text up to
- * its closing tag, of a list of values one of them; other keywords of strings are not enforced in such a format, and noted as
- * left out. A value that may not be a string is JSON of its schema.
+ * its closing tag, of a list of values one of them; other keywords of strings are not enforced in such a format, and
+ * noted as left out. A value that may not be a string is JSON of its schema.
  */
 #include <stdlib.h>
 #include <string.h>

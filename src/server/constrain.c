@@ -170,7 +170,8 @@ static void add_relaxed(const struct grammar *g, const char *where, struct buf *
 }
 
 /* Asks each tool's schema by itself, since the grammar of all cannot say which one it was. */
-static enum status add_relaxed_of_each(const struct server *s, const struct server_calls *c, struct buf *list, struct err *e)
+static enum status add_relaxed_of_each(const struct server *s, const struct server_calls *c, struct buf *list,
+                                        struct err *e)
 {
     for (size_t i = 0; i < c->n; i++) {
         char where[ERR_FIELD];

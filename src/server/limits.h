@@ -18,7 +18,7 @@
 #define LIMIT_REPLAY_RECORDS 1024u         /* finished replies whose ids are kept for later turns */
 #define LIMIT_REPLAY_IDS (8u << 20)        /* ids of all of them; each takes five bytes */
 #define LIMIT_REPLAY_NAME 64u              /* bytes of a name that a client gives to find them again */
-#define LIMIT_REPLAY_CALLS 4u              /* tool calls by whose ids a reply is found again, its first; there may be more */
+#define LIMIT_REPLAY_CALLS 4u              /* tool calls by whose ids a reply is found again: its first */
 #define LIMIT_REPLAY_LOOKUPS 64u           /* names of one request that are looked up, the latest messages' first */
 #define LIMIT_REPLAY_CANDIDATES 32u        /* records that are compared with one prompt */
 

@@ -444,10 +444,12 @@ static void references_lead_from_the_root(void **state)
          XML("f", PAIR("a", "4") PAIR("b", "3")), XML("f", PAIR("a", "4") PAIR("b", "2"))},
         {"qwen-xml", P("\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}"), "[]",
          XML("f", PAIR("a", "[{\"a\": []}]")), XML("f", PAIR("a", "[{\"a\": 1}]"))},
-        {"qwen-xml", "{\"$id\":\"x:y\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"x:y#/properties/n~1%41\"}}"
-         ",\"n/A\":{\"const\":7}}}", "[]", XML("f", PAIR("a", "[7]")), XML("f", PAIR("a", "[8]"))},
-        {"qwen-xml", "{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/$ref\"}}},\"$defs\":{\"$ref\":"
-         "{\"const\":{\"$ref\":\"#\"}}},\"x\":{\"$ref\":\"#\"}}", "[]", XML("f", PAIR("a", "[{\"$ref\": \"#\"}]")), NULL},
+        {"qwen-xml", "{\"$id\":\"x:y\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":"
+         "\"x:y#/properties/n~1%41\"}},\"n/A\":{\"const\":7}}}", "[]", XML("f", PAIR("a", "[7]")),
+         XML("f", PAIR("a", "[8]"))},
+        {"qwen-xml", "{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/$ref\"}}},"
+         "\"$defs\":{\"$ref\":{\"const\":{\"$ref\":\"#\"}}},\"x\":{\"$ref\":\"#\"}}", "[]",
+         XML("f", PAIR("a", "[{\"$ref\": \"#\"}]")), NULL},
         {"glm", "{\"$ref\":\"#/$defs/A\",\"$defs\":{\"A\":" P("\"a\":{\"type\":\"integer\"}") "}}", "[]",
          GLM("f", ARG("a", "1")), GLM("f", "")},
         {"gemma", "{\"$ref\":\"#/$defs/A\",\"$defs\":{\"A\":" P("\"a\":{\"$ref\":\"#/$defs/N\"}") ",\"N\":{\"type\":"
@@ -465,7 +467,8 @@ static void what_is_not_enforced_is_told(void **state)
          "[[0,\"/properties/a/format\"],[0,\"/properties/a/maxLength\"],[0,\"/properties/a/pattern\"]]", NULL, NULL},
         {"hermes", P("\"a\":{\"type\":\"string\",\"pattern\":\"^x$\"}"), "[]", HERMES("f", "{\"a\": \"x\"}"),
          HERMES("f", "{\"a\": \"y\"}")},
-        {"qwen-xml", P("\"a\":{\"enum\":[\"x\",null,3,true]}"), "[]", XML("f", PAIR("a", "None")), XML("f", PAIR("a", "y"))},
+        {"qwen-xml", P("\"a\":{\"enum\":[\"x\",null,3,true]}"), "[]", XML("f", PAIR("a", "None")),
+         XML("f", PAIR("a", "y"))},
         {"glm", P("\"a\":{\"enum\":[\"x\",null,3]}"), "[]", GLM("f", ARG("a", "null")), GLM("f", ARG("a", "4"))},
         {"glm", P("\"a\":{\"enum\":[\"3\",3]}"), "[[0,\"/properties/a/enum\"]]", NULL, NULL},
         {"glm", P("\"a\":{\"enum\":[\"</arg_value>\"]}"), "[[0,\"/properties/a/enum\"]]", NULL, NULL},
@@ -493,8 +496,8 @@ static void what_is_not_enforced_is_told(void **state)
          "[[0,\"/minProperties\"],[0,\"/patternProperties\"],[0,\"/required\"]]", NULL, NULL},
         {"seed", "{\"additionalProperties\":{\"type\":\"null\"}}", "[[0,\"/additionalProperties\"]]", NULL, NULL},
         {"seed", "{\"anyOf\":[" P("\"a\":{}") "]}", "[[0,\"/anyOf\"]]", NULL, NULL},
-        {"gemma", P("\"a\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"properties\":{\"b\":{\"const\":1},"
-         "\"c\":{\"type\":\"string\",\"pattern\":\"x\"}}}}"),
+        {"gemma", P("\"a\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"properties\":{\"b\":"
+         "{\"const\":1},\"c\":{\"type\":\"string\",\"pattern\":\"x\"}}}}"),
          "[[0,\"/properties/a/minItems\"],[0,\"/properties/a/items/properties/c/pattern\"]]", CALL_F("a:[{b:1}]"),
          CALL_F("a:[{b:2}]")},
         {"gemma", P("\"a\":{\"type\":[\"string\",\"null\"]}"), "[]", CALL_F("a:null"), CALL_F("a:1")},
@@ -517,8 +520,8 @@ static void unions_of_references_cost_no_more_than_a_limit(void **state)
     enum { BRANCHES = 400, CAP = 1 << 16 };
     static const char *const formats[] = {"qwen-xml", "gemma", "hermes"};
     char *schema = malloc(CAP);
-    size_t n = (size_t)snprintf(schema, CAP, "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"}},\"$defs\":"
-                                "{\"x\":{\"anyOf\":[");
+    size_t n = (size_t)snprintf(schema, CAP, "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"}},"
+                                "\"$defs\":{\"x\":{\"anyOf\":[");
     for (int i = 0; i < BRANCHES; i++)
         n += (size_t)snprintf(schema + n, CAP - n, "%s{\"$ref\":\"#/$defs/x\"}", i ? "," : "");
     snprintf(schema + n, CAP - n, "]}}}");
