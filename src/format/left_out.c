@@ -9,6 +9,8 @@
 
 #include "format/schema.h"
 
+#define LATEST 16384u /* bytes of the list in which an entry is looked for before it is added again */
+
 static const struct keyword {
     const char *name;
     unsigned types; /* of values that it says something about */
@@ -90,7 +92,8 @@ void format_left_out(const struct format_scan *s, const struct format_place *at,
     buf_addf(&entry, "[%zu,", s->tool);
     format_lark_string(&entry, pointer.data ? pointer.data : "", pointer.len);
     buf_adds(&entry, "]");
-    bool known = !entry.failed && memmem(out->data, out->len, entry.data, entry.len);
+    size_t from = out->len > LATEST ? out->len - LATEST : 0;
+    bool known = !entry.failed && memmem(out->data + from, out->len - from, entry.data, entry.len);
     if (!known) {
         buf_adds(out, out->len > 1 ? "," : "");
         if (entry.len)

@@ -135,7 +135,9 @@ static void pointer_to(const struct server_calls *c, size_t i, char where[ERR_FI
         *p = (char)(*p == '.' ? '/' : *p);
 }
 
-/* An entry of the list, once: what format_grammar() and a schema's check leave out may be the same. */
+#define LATEST 65536u /* bytes of the list in which an entry is looked for before it is added again */
+
+/* An entry of the list: what format_grammar() and a schema's check leave out may be the same. */
 static void add_entry(struct buf *list, const char *where, const char *pointer, size_t n)
 {
     struct buf entry;
@@ -144,7 +146,8 @@ static void add_entry(struct buf *list, const char *where, const char *pointer, 
     buf_add(&entry, pointer, n);
     buf_adds(&entry, "\"");
     list->failed |= entry.failed;
-    if (!entry.failed && !memmem(list->data, list->len, entry.data, entry.len)) {
+    size_t from = list->len > LATEST ? list->len - LATEST : 0;
+    if (!entry.failed && !memmem(list->data + from, list->len - from, entry.data, entry.len)) {
         buf_adds(list, list->len > 1 ? "," : "");
         buf_add(list, entry.data, entry.len);
     }
