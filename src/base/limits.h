@@ -57,6 +57,8 @@
 #define LIMIT_TOOLS_MEMORY (64u << 20)         /* bytes of their names and schemas, with what is found out about them */
 #define LIMIT_TOOL_NAME 128u                  /* bytes of a tool's name */
 #define LIMIT_TOOL_KEYS 4096u                 /* top-level properties of one tool's schema */
+#define LIMIT_TOOL_NODES 16384u               /* parts of one tool's schema that are looked at, references followed */
+#define LIMIT_TOOL_REF 512u                   /* bytes of a reference in it that is followed */
 #define LIMIT_CALL_KEY 128u                   /* bytes of an argument's name in formats of keys and values */
 #define LIMIT_CALL_KEYS 64u                   /* arguments of one call in formats of keys and values */
 #define LIMIT_TEMPLATE_ROWS 4096u             /* token runs that a template determines for one set of tools */

@@ -74,6 +74,9 @@ static enum status check_fill(const struct engine *en, const struct request *rq,
     if (rq->grammar && rq->ignore_eos)
         return err_set(e, ST_ARGUMENT, "ignore_eos", "a reply with a grammar ends where the grammar does; ignore_eos "
                        "contradicts that");
+    if (rq->grammar && rq->sampling.min_tokens)
+        return err_set(e, ST_ARGUMENT, "min_tokens", "a reply with a grammar ends where the grammar does; min_tokens "
+                       "contradicts that");
     if (rq->imposed_n && rq->imposed_n != rq->max_tokens)
         return err_set(e, ST_ARGUMENT, "imposed", "%u imposed ids need max_tokens to be as many, not %u", rq->imposed_n,
                        rq->max_tokens);

@@ -225,11 +225,8 @@ struct format_special {
     tok_id id;
 };
 
-enum format_thinking {
-    FORMAT_NO_REASONING,   /* the reply has none */
-    FORMAT_MAY_REASON,     /* it may open it */
-    FORMAT_IN_REASONING    /* the prompt has opened it */
-};
+/* The reply has none, it may open it, or the prompt has opened it. */
+enum format_thinking { FORMAT_NO_REASONING, FORMAT_MAY_REASON, FORMAT_IN_REASONING };
 
 struct format_request {
     const struct format_tools *tools;
@@ -240,6 +237,7 @@ struct format_request {
     const struct format_reasoning *reasoning; /* NULL with FORMAT_NO_REASONING only */
     const struct format_special *specials;    /* [specials_n] */
     size_t specials_n;
+    struct buf *left_out; /* NULL, or empty: see format_grammar() */
 };
 
 /* The i-th mark of the format that may be a control token in some vocabularies: what to look up for `specials`. NULL
@@ -247,9 +245,10 @@ struct format_request {
 const char *format_mark_at(const struct format *f, size_t i);
 
 /* Writes a grammar in llguidance's dialect of Lark to the empty buffer `lark`. FORMAT_AUTO: free text, in which a call's
- * opening mark opens a call and nothing else; otherwise nothing but a call, after reasoning if there is any. Schemas are
- * taken as they are. ST_ARGUMENT names the tool whose name or key this format cannot spell; ST_TOO_LONG: beyond
- * lark->limit. */
+ * opening mark opens a call and nothing else; otherwise nothing but a call, after reasoning if there is any. Schemas that
+ * are written as JSON are taken as they are. In formats of other notations not all keywords can become grammar: those that
+ * did not go into left_out, a JSON array of [tool, "/pointer/in/its/schema"]. ST_ARGUMENT names the tool whose name or key
+ * this format cannot spell; ST_TOO_LONG: beyond lark->limit. */
 MUST_CHECK enum status format_grammar(const struct format *f, const struct format_shape *s,
                                       const struct format_request *q, struct buf *lark, struct err *e);
 

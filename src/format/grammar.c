@@ -123,7 +123,8 @@ static enum status args_rules(struct lark *l, struct err *e)
             TRY(format_lark_bare(l, i, e));
         } else {
             buf_addf(l->out, "args_%zu:", i);
-            format_lark_json(l, t->schema, t->schema_n, true);
+            static const char object[] = "\"type\":\"object\"";
+            format_lark_json(l, t->schema, t->schema_n, object, sizeof object - 1);
             buf_adds(l->out, "\n");
         }
     }
@@ -327,6 +328,8 @@ enum status format_grammar(const struct format *f, const struct format_shape *s,
         return err_set(e, ST_ARGUMENT, "tool_choice", "names none of the tools");
     buf_init(&l.piece, 4 * FORMAT_PIECE + 2 * LIMIT_TOOL_NAME);
     enum status st = ST_OK;
+    if (q->left_out)
+        buf_adds(q->left_out, "[");
     if (q->choice != FORMAT_AUTO)
         required(&l);
     else if (f->at_start)
@@ -338,6 +341,8 @@ enum status format_grammar(const struct format *f, const struct format_shape *s,
     if (st == ST_OK)
         st = args_rules(&l, e);
     buf_release(&l.piece);
+    if (q->left_out)
+        buf_adds(q->left_out, "]");
     if (st == ST_OK && lark->failed)
         st = err_set(e, ST_TOO_LONG, "tools", "the grammar of the tools takes more than %zu bytes", lark->limit);
     return st;

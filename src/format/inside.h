@@ -124,7 +124,8 @@ struct format_key {
     size_t name_n;
     unsigned types; /* format_type bits its value may have */
     bool required;
-    const char *schema; /* [schema_n] JSON of its own schema, with the definitions it may refer to */
+    bool refers;        /* its schema needs what is shared */
+    const char *schema; /* [schema_n] JSON of its own schema, an object */
     size_t schema_n;
 };
 
@@ -132,6 +133,8 @@ struct format_keys {
     const struct format_key *at; /* [n], in the schema's order */
     size_t n;
     bool open; /* other keys may come */
+    const char *shared; /* [shared_n] members to be added to the schema of a key that refers */
+    size_t shared_n;
 };
 
 const struct format_keys *format_tools_keys(const struct format_tools *t, size_t tool);
@@ -162,8 +165,8 @@ const struct format_special *format_lark_special(const struct lark *l, const cha
 /* A rule `name`: text that does not contain `mark`, then `ending`, whose part of `mark` it therefore ends with. */
 void format_lark_until(struct lark *l, const char *name, const char *mark, const char *ending);
 
-/* {schema} with the shape's separators and without white space. */
-void format_lark_json(struct lark *l, const char *schema, size_t n, bool object);
+/* {schema} and more[more_n], members that count instead of its own, with the shape's separators and without white space. */
+void format_lark_json(struct lark *l, const char *schema, size_t n, const char *more, size_t more_n);
 
 /* grammar_pairs.c, grammar_bare.c: the arguments of a tool: a rule args_<tool>. ST_ARGUMENT: a key that cannot be
  * written. */

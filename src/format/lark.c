@@ -105,7 +105,7 @@ void format_lark_until(struct lark *l, const char *name, const char *mark, const
     buf_adds(out, "\n");
 }
 
-void format_lark_json(struct lark *l, const char *schema, size_t n, bool object)
+void format_lark_json(struct lark *l, const char *schema, size_t n, const char *more, size_t more_n)
 {
     struct buf *out = l->out;
     while (n && format_blank((unsigned char)schema[n - 1]))
@@ -113,16 +113,20 @@ void format_lark_json(struct lark *l, const char *schema, size_t n, bool object)
     size_t from = 0;
     while (from < n && format_blank((unsigned char)schema[from]))
         from++;
-    bool some = n > from + 1 && schema[from] == '{';
+    size_t first = from + 1;
+    while (first < n && format_blank((unsigned char)schema[first]))
+        first++;
+    bool some = first < n && schema[from] == '{' && schema[first] != '}';
     buf_adds(out, " %json ");
     if (some)
         buf_add(out, schema + from, n - from - 1);
     else
         buf_adds(out, "{");
-    /* Of two members with one name the last counts. */
-    if (object)
-        buf_addf(out, "%s\"type\":\"object\"", some ? "," : "");
-    buf_addf(out, "%s\"x-guidance\":{\"whitespace_flexible\":false,\"item_separator\":", some || object ? "," : "");
+    if (more_n) {
+        buf_adds(out, some ? "," : "");
+        buf_add(out, more, more_n);
+    }
+    buf_addf(out, "%s\"x-guidance\":{\"whitespace_flexible\":false,\"item_separator\":", some || more_n ? "," : "");
     format_lark_string(out, l->shape->item_sep, strlen(l->shape->item_sep));
     buf_adds(out, ",\"key_separator\":");
     format_lark_string(out, l->shape->key_sep, strlen(l->shape->key_sep));

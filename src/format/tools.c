@@ -1,19 +1,24 @@
 /*
  * tools: the tools of a request, and what formats have to know of their schemas: the top-level properties, in order, and
- * which types their values may have. Everything else of a schema is a grammar's matter.
+ * which types their values may have (schema.c). Everything else of a schema is a grammar's matter.
  */
-#include <jansson.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/inside.h"
-
-#define REF_DEPTH 8 /* $ref and unions followed into one another */
+#include "format/schema.h"
 
 struct tool {
     struct format_tool tool;
     struct format_keys keys;
+};
+
+/* Where taking the properties of one tool stands. */
+struct taking {
+    const char *name;
+    json_t *schema, *required;
+    unsigned left; /* of LIMIT_TOOL_NODES */
+    bool elsewhere;
 };
 
 struct format_tools {
@@ -23,141 +28,82 @@ struct format_tools {
     size_t n;
 };
 
-static const struct {
-    const char *name;
-    unsigned type;
-} TYPES[] = {{"string", TYPE_STRING}, {"number", TYPE_NUMBER | TYPE_INTEGER}, {"integer", TYPE_INTEGER},
-             {"boolean", TYPE_BOOLEAN}, {"null", TYPE_NULL}, {"object", TYPE_OBJECT}, {"array", TYPE_ARRAY}};
+/* ---- what properties need of the schema around them ---- */
 
-static unsigned named_type(const json_t *name)
+static enum status no_room(const char *field, struct err *e)
 {
-    for (size_t i = 0; json_is_string(name) && i < sizeof TYPES / sizeof *TYPES; i++) {
-        if (!strcmp(json_string_value(name), TYPES[i].name))
-            return TYPES[i].type;
-    }
-    return json_is_string(name) ? TYPE_ANY : 0;
+    return err_set(e, ST_TOO_LONG, field, "the schemas of the tools take more memory than is allowed");
 }
 
-static unsigned value_type(const json_t *v)
+/* Members without the braces around them. */
+static bool add_members(struct arena *a, struct format_keys *out, json_t *object)
 {
-    switch (json_typeof(v)) {
-    case JSON_STRING: return TYPE_STRING;
-    case JSON_INTEGER: return TYPE_INTEGER;
-    case JSON_REAL: return TYPE_NUMBER | TYPE_INTEGER;
-    case JSON_NULL: return TYPE_NULL;
-    case JSON_OBJECT: return TYPE_OBJECT;
-    case JSON_ARRAY: return TYPE_ARRAY;
-    default: return TYPE_BOOLEAN;
-    }
-}
-
-/* What "#/a/b" stands for in the schema, or NULL. */
-static const json_t *resolve(const json_t *root, const char *ref)
-{
-    const json_t *at = root;
-    if (*ref++ != '#')
-        return NULL;
-    while (*ref == '/' && at) {
-        char part[128];
-        size_t n = strcspn(++ref, "/");
-        if (n >= sizeof part)
-            return NULL;
-        memcpy(part, ref, n);
-        part[n] = 0;
-        at = json_object_get(at, part);
-        ref += n;
-    }
-    return *ref ? NULL : at;
-}
-
-static unsigned types_of(const json_t *root, const json_t *schema, int depth);
-
-/* Of anyOf and oneOf: what any branch allows. Of allOf: what all allow. */
-static unsigned types_of_branches(const json_t *root, const json_t *schema, int depth)
-{
-    unsigned types = TYPE_ANY;
-    static const char *const unions[] = {"anyOf", "oneOf"};
-    const json_t *branch;
-    size_t i;
-    for (int u = 0; u < 2; u++) {
-        const json_t *branches = json_object_get(schema, unions[u]);
-        unsigned any = 0;
-        json_array_foreach(branches, i, branch)
-            any |= types_of(root, branch, depth + 1);
-        if (json_array_size(branches))
-            types &= any;
-    }
-    json_array_foreach(json_object_get(schema, "allOf"), i, branch)
-        types &= types_of(root, branch, depth + 1);
-    return types;
-}
-
-static unsigned types_of(const json_t *root, const json_t *schema, int depth)
-{
-    if (!json_is_object(schema) || depth > REF_DEPTH)
-        return TYPE_ANY;
-    unsigned types = types_of_branches(root, schema, depth), some = 0;
-    const json_t *type = json_object_get(schema, "type"), *list = json_object_get(schema, "enum"), *v;
-    size_t i;
-    if (json_is_string(type))
-        types &= named_type(type);
-    json_array_foreach(type, i, v)
-        some |= named_type(v);
-    if (json_array_size(type))
-        types &= some;
-    some = 0;
-    json_array_foreach(list, i, v)
-        some |= value_type(v);
-    if (json_array_size(list))
-        types &= some;
-    if ((v = json_object_get(schema, "const")))
-        types &= value_type(v);
-    const char *ref = json_string_value(json_object_get(schema, "$ref"));
-    if (ref)
-        types &= types_of(root, resolve(root, ref), depth + 1);
-    return types ? types : TYPE_ANY;
-}
-
-/* A copy of a property's schema that stands alone: with the definitions of the whole where it refers to some. */
-static char *own_schema(struct arena *a, const json_t *root, json_t *schema, size_t *n)
-{
-    static const char *const shared[] = {"$defs", "definitions"};
-    json_t *own = json_is_object(schema) ? json_copy(schema) : json_is_false(schema) ? json_pack("{s:{}}", "not")
-                                                                                     : json_object();
-    char *text = own ? json_dumps(own, JSON_COMPACT) : NULL, *copy = NULL;
-    bool refers = text && strstr(text, "\"$ref\"");
-    for (int i = 0; i < 2 && refers; i++) {
-        json_t *d = json_object_get(root, shared[i]);
-        if (d && !json_object_get(own, shared[i]))
-            json_object_set(own, shared[i], d);
-    }
-    if (refers) {
-        free(text);
-        text = json_dumps(own, JSON_COMPACT);
-    }
-    json_decref(own);
-    if (text && (copy = arena_copy(a, text, strlen(text))))
-        *n = strlen(text);
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL, *copy = NULL;
+    size_t n = text ? strlen(text) : 0;
+    if (n >= 2 && (copy = arena_copy(a, text + 1, n - 2)))
+        out->shared_n = n - 2;
+    out->shared = copy;
     free(text);
     return copy;
 }
 
-static bool is_required(const json_t *schema, const char *name)
+/* What references lead to: the definitions, or, where some lead elsewhere, the whole as a definition. */
+static bool take_shared(struct arena *a, struct format_keys *out, const json_t *root, bool elsewhere)
 {
-    const json_t *v;
-    size_t i;
-    json_array_foreach(json_object_get(schema, "required"), i, v) {
-        if (json_is_string(v) && !strcmp(json_string_value(v), name))
-            return true;
+    static const char *const names[] = {"$defs", "definitions"};
+    json_t *object = elsewhere ? json_pack("{s:{s:o}}", names[0], FORMAT_SCHEMA_ROOT, format_schema_rebase(root, root))
+                               : json_object();
+    for (int i = 0; i < 2 && !elsewhere; i++) {
+        json_t *d = json_object_get(root, names[i]);
+        if (d)
+            json_object_set(object, names[i], d);
     }
-    return false;
+    bool fine = add_members(a, out, object);
+    json_decref(object);
+    return fine;
+}
+
+/* A copy of a property's schema, an object; what it refers to is left to keys->shared. */
+static bool own_schema(struct arena *a, struct format_key *k, const json_t *root, json_t *schema, bool elsewhere)
+{
+    json_t *own = json_is_object(schema) ? json_copy(schema) : json_is_false(schema) ? json_pack("{s:{}}", "not")
+                                                                                     : json_object();
+    char *text = own ? json_dumps(own, JSON_COMPACT) : NULL, *copy = NULL;
+    k->refers = text && strstr(text, "\"$ref\"");
+    if (k->refers) {
+        json_t *whole = own;
+        own = elsewhere ? format_schema_rebase(root, whole) : json_incref(whole);
+        json_decref(whole);
+        json_object_del(own, "$defs");
+        json_object_del(own, "definitions");
+        free(text);
+        text = own ? json_dumps(own, JSON_COMPACT) : NULL;
+    }
+    json_decref(own);
+    if (text && (copy = arena_copy(a, text, strlen(text))))
+        k->schema_n = strlen(text);
+    k->schema = copy;
+    free(text);
+    return copy;
+}
+
+static bool take_key(struct arena *a, struct format_keys *out, struct format_key *k, const json_t *root,
+                     struct taking *at)
+{
+    k->name_n = strlen(at->name);
+    k->name = arena_copy(a, at->name, k->name_n);
+    k->types = format_schema_types(root, at->schema, &at->left);
+    k->required = json_object_get(at->required, at->name);
+    return k->name && own_schema(a, k, root, at->schema, at->elsewhere) &&
+           (!k->refers || out->shared || take_shared(a, out, root, at->elsewhere));
 }
 
 static enum status take_keys(struct arena *a, struct format_keys *out, const json_t *root, const char *field,
                              struct err *e)
 {
-    json_t *properties = json_object_get(root, "properties");
-    const json_t *more = json_object_get(root, "additionalProperties");
+    const json_t *object = format_schema_object(root, NULL);
+    json_t *properties = json_object_get(object, "properties");
+    const json_t *more = json_object_get(object, "additionalProperties");
     size_t n = json_object_size(properties), i = 0; /* (an unsaid "additional" is no invitation to make keys up) */
     *out = (struct format_keys){.open = n ? json_is_true(more) || json_is_object(more) : !json_is_false(more)};
     if (n > LIMIT_TOOL_KEYS)
@@ -166,21 +112,25 @@ static enum status take_keys(struct arena *a, struct format_keys *out, const jso
         return ST_OK;
     struct format_key *keys = arena_try(a, n * sizeof *keys);
     if (!keys)
-        return err_set(e, ST_TOO_LONG, field, "the schemas of the tools take more memory than is allowed");
-    const char *name;
-    json_t *schema;
-    json_object_foreach(properties, name, schema) {
-        struct format_key *k = &keys[i++];
-        k->name_n = strlen(name);
-        k->name = arena_copy(a, name, k->name_n);
-        k->types = types_of(root, schema, 0);
-        k->required = is_required(root, name);
-        k->schema = own_schema(a, root, schema, &k->schema_n);
-        if (!k->name || !k->schema)
-            return err_set(e, ST_TOO_LONG, field, "the schemas of the tools take more memory than is allowed");
+        return no_room(field, e);
+    struct taking at = {.required = format_schema_required(object), .left = LIMIT_TOOL_NODES,
+                                   .elsewhere = format_schema_elsewhere(root)};
+    bool fine = true;
+    json_object_foreach(properties, at.name, at.schema) {
+        fine = fine && take_key(a, out, &keys[i++], root, &at);
     }
+    json_decref(at.required);
     out->at = keys, out->n = n;
-    return ST_OK;
+    return fine ? ST_OK : no_room(field, e);
+}
+
+static json_t *read_schema(const struct format_tool *t, json_error_t *bad)
+{
+    const size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_t *root = json_loadb(t->schema, t->schema_n, flags, bad);
+    if (!root) /* integers beyond 64 bits, as limits of unsigned numbers */
+        root = json_loadb(t->schema, t->schema_n, flags | JSON_DECODE_INT_AS_REAL, bad);
+    return root;
 }
 
 static enum status take_schema(struct format_tools *t, struct tool *tool, const char *field, struct err *e)
@@ -189,11 +139,7 @@ static enum status take_schema(struct format_tools *t, struct tool *tool, const 
     if (!tool->tool.schema_n)
         return ST_OK;
     json_error_t bad;
-    const char *text = tool->tool.schema;
-    size_t n = tool->tool.schema_n, flags = JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_t *root = json_loadb(text, n, flags, &bad);
-    if (!root) /* integers beyond 64 bits, as limits of unsigned numbers */
-        root = json_loadb(text, n, flags | JSON_DECODE_INT_AS_REAL, &bad);
+    json_t *root = read_schema(&tool->tool, &bad);
     if (!root)
         return err_set(e, ST_ARGUMENT, field, "not JSON: %s", bad.text);
     enum status s = json_is_object(root) || json_is_boolean(root)
@@ -252,7 +198,7 @@ static enum status take_tool(struct format_tools *t, size_t i, const struct form
     tool->tool.schema = src->schema_n ? arena_copy(&t->memory, src->schema, src->schema_n) : "";
     snprintf(field, sizeof field, "tools[%zu].parameters", i);
     if (!tool->tool.name || !tool->tool.schema)
-        return err_set(e, ST_TOO_LONG, field, "the schemas of the tools take more memory than is allowed");
+        return no_room(field, e);
     TRY(take_schema(t, tool, field, e));
     t->n = i + 1;
     return ST_OK;
@@ -310,6 +256,12 @@ int format_tools_find(const struct format_tools *t, const char *name, size_t n)
             return (int)i;
     }
     return -1;
+}
+
+json_t *format_tools_schema(const struct format_tools *t, size_t tool)
+{
+    json_error_t bad;
+    return t->tools[tool].tool.schema_n ? read_schema(&t->tools[tool].tool, &bad) : NULL;
 }
 
 const struct format_keys *format_tools_keys(const struct format_tools *t, size_t tool)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 /* ---- what replies hold ---- */
 
 enum status server_recognise(const struct server *s, struct text_view request, bool calls, struct reply_job *job,
@@ -62,7 +64,8 @@ static void add_special(const struct tok *t, const char *text, struct format_spe
 }
 
 static enum status write_grammar(const struct server *s, const struct server_calls *c, struct format_tools *tools,
-                                 size_t named, const struct reply_job *job, struct buf *lark, struct err *e)
+                                 size_t named, const struct reply_job *job, struct buf *lark, struct buf *left_out,
+                                 struct err *e)
 {
     const struct format_reasoning *reasoning = job->recognise.reasoning;
     struct format_special specials[SPECIALS];
@@ -85,6 +88,7 @@ static enum status write_grammar(const struct server *s, const struct server_cal
         .reasoning = reasoning,
         .specials = specials,
         .specials_n = n,
+        .left_out = left_out,
     };
     return format_grammar(job->recognise.format, c->shape, &q, lark, e);
 }
@@ -95,13 +99,13 @@ static void schema_field(const struct server_calls *c, size_t i, char field[ERR_
 }
 
 /* A tool's schema by itself: what cannot be enforced is refused, or is in what the grammar has relaxed. */
-static enum status compile_schema(const struct server *s, const struct server_calls *c, size_t i, bool relax,
-                                  struct grammar **out, struct err *e)
+static enum status check_schema(const struct server *s, const struct server_calls *c, size_t i, struct grammar **out,
+                                struct err *e)
 {
     char field[ERR_FIELD];
     struct err why = {0};
     const struct grammar_source src = {.kind = GRAMMAR_SCHEMA, .text = c->tools[i].schema, .n = c->tools[i].schema_n,
-                                       .relax = relax};
+                                       .relax = !server_set_has(c->strict, i), .check = true};
     *out = NULL;
     if (!src.n || grammar_cache_get(s->grammars, out, &src, &why) == ST_OK)
         return ST_OK;
@@ -109,16 +113,45 @@ static enum status compile_schema(const struct server *s, const struct server_ca
     return about(field, &why, e);
 }
 
-static enum status check_strict(const struct server *s, const struct server_calls *c, struct err *e)
+/* Whether the grammar has calls of a tool. */
+static bool callable(const struct server_calls *c, size_t i)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        struct grammar *g;
-        if (!server_set_has(c->strict, i))
-            continue;
-        TRY(compile_schema(s, c, i, false, &g, e));
-        grammar_free(g);
+    return c->choice == FORMAT_NAMED ? i == c->named : !c->allowed || server_set_has(c->allowed, i);
+}
+
+/* The i-th of the allowed tools. */
+static size_t allowed_at(const struct server_calls *c, size_t i)
+{
+    size_t at = 0;
+    while (at < c->n && c->allowed && (!server_set_has(c->allowed, at) || i--))
+        at++;
+    return c->allowed ? at : i;
+}
+
+static void pointer_to(const struct server_calls *c, size_t i, char where[ERR_FIELD])
+{
+    snprintf(where, ERR_FIELD, "/tools/%zu/%s", i, c->schema_field);
+    for (char *p = where; *p; p++)
+        *p = (char)(*p == '.' ? '/' : *p);
+}
+
+#define LATEST 65536u /* bytes of the list in which an entry is looked for before it is added again */
+
+/* An entry of the list: what format_grammar() and a schema's check leave out may be the same. */
+static void add_entry(struct buf *list, const char *where, const char *pointer, size_t n)
+{
+    struct buf entry;
+    buf_init(&entry, LIMIT_RELAXED);
+    buf_addf(&entry, "\"%s", where);
+    buf_add(&entry, pointer, n);
+    buf_adds(&entry, "\"");
+    list->failed |= entry.failed;
+    size_t from = list->len > LATEST ? list->len - LATEST : 0;
+    if (!entry.failed && !memmem(list->data + from, list->len - from, entry.data, entry.len)) {
+        buf_adds(list, list->len > 1 ? "," : "");
+        buf_add(list, entry.data, entry.len);
     }
-    return ST_OK;
+    buf_release(&entry);
 }
 
 /* Appends a JSON array of pointers to one under way, each with `where` before it. Pointers hold no control characters
@@ -134,68 +167,89 @@ static void add_relaxed(const struct grammar *g, const char *where, struct buf *
         while (i < n && list[i] != '"')
             i += list[i] == '\\' ? 2 : 1;
         i = i < n ? i : n;
-        buf_adds(out, out->len > 1 ? ",\"" : "\"");
-        buf_adds(out, where);
-        buf_add(out, list + from, i - from);
-        buf_adds(out, "\"");
+        add_entry(out, where, list + from, i - from);
         i++;
     }
 }
 
 /* Asks each tool's schema by itself, since the grammar of all cannot say which one it was. */
-static enum status list_relaxed(const struct server *s, const struct server_calls *c, struct reply_job *job,
-                                struct err *e)
+static enum status add_relaxed_of_each(const struct server *s, const struct server_calls *c, struct buf *list,
+                                        struct err *e)
 {
-    struct buf list;
-    enum status st = ST_OK;
-    buf_init(&list, LIMIT_RELAXED);
-    buf_adds(&list, "[");
-    for (size_t i = 0; i < c->n && st == ST_OK; i++) {
+    for (size_t i = 0; i < c->n; i++) {
         char where[ERR_FIELD];
-        struct grammar *g = NULL;
-        if (server_set_has(c->strict, i))
+        struct grammar *g;
+        if (!callable(c, i))
             continue;
-        st = compile_schema(s, c, i, true, &g, e);
-        if (!g)
-            continue;
-        snprintf(where, sizeof where, "/tools/%zu/%s", i, c->schema_field);
-        for (char *p = where; *p; p++)
-            *p = (char)(*p == '.' ? '/' : *p);
-        add_relaxed(g, where, &list);
+        TRY(check_schema(s, c, i, &g, e));
+        pointer_to(c, i, where);
+        if (g)
+            add_relaxed(g, where, list);
         grammar_free(g);
     }
+    return ST_OK;
+}
+
+/* What the model's notation of calls cannot express, [[tool, pointer], …]: refused of a strict tool. */
+static enum status add_left_out(const struct server_calls *c, const struct reply_job *job, const json_t *left_out,
+                                struct buf *list, struct err *e)
+{
+    const json_t *one;
+    size_t k;
+    json_array_foreach(left_out, k, one) {
+        size_t i = allowed_at(c, (size_t)json_integer_value(json_array_get(one, 0)));
+        const json_t *pointer = json_array_get(one, 1);
+        char field[ERR_FIELD], where[ERR_FIELD];
+        schema_field(c, i, field);
+        if (server_set_has(c->strict, i))
+            return err_set(e, ST_UNSUPPORTED, field, "%s%.400s cannot be enforced in this model's way of writing calls "
+                           "(%s)", field, json_string_value(pointer), format_name(job->recognise.format));
+        pointer_to(c, i, where);
+        char *text = json_dumps(pointer, JSON_ENCODE_ANY);
+        if (text)
+            add_entry(list, where, text + 1, strlen(text) - 2);
+        free(text);
+    }
+    return ST_OK;
+}
+
+/* A tool that cannot be compiled by itself is the better answer than that all of them cannot. */
+static enum status name_culprit(const struct server *s, const struct server_calls *c, const struct err *why, struct err *e)
+{
+    for (size_t i = 0; i < c->n && why->code != ST_BUSY; i++) {
+        struct grammar *g = NULL;
+        if (callable(c, i))
+            TRY(check_schema(s, c, i, &g, e));
+        grammar_free(g);
+    }
+    return about("tools", why, e);
+}
+
+static enum status compile_calls(const struct server *s, const struct server_calls *c, const struct buf *lark,
+                                 const json_t *left_out, struct reply_job *job, struct err *e)
+{
+    struct grammar_source src = {.kind = GRAMMAR_LARK, .text = lark->data, .n = lark->len};
+    struct buf list;
+    struct err why = {0};
+    size_t n;
+    for (size_t i = 0; i < c->n; i++)
+        src.relax = src.relax || (callable(c, i) && !server_set_has(c->strict, i));
+    buf_init(&list, LIMIT_RELAXED);
+    buf_adds(&list, "[");
+    enum status st = add_left_out(c, job, left_out, &list, e);
+    if (st == ST_OK && grammar_cache_get(s->grammars, &job->grammar, &src, &why) != ST_OK)
+        st = name_culprit(s, c, &why, e);
+    if (st == ST_OK && grammar_relaxed(job->grammar, &n) && n > 2)
+        st = add_relaxed_of_each(s, c, &list, e);
     buf_adds(&list, "]");
     if (st == ST_OK && list.failed)
         st = err_set(e, ST_TOO_LONG, "tools", "what cannot be enforced in the tools' schemas has more than %u bytes of "
                      "names", LIMIT_RELAXED);
-    if (st == ST_OK)
+    if (st == ST_OK && list.len > 2)
         job->relaxed = list.data;
     else
         buf_release(&list);
     return st;
-}
-
-static enum status compile_calls(const struct server *s, const struct server_calls *c, const struct buf *lark,
-                                 struct reply_job *job, struct err *e)
-{
-    bool relax = false;
-    size_t n;
-    struct err why = {0};
-    for (size_t i = 0; i < c->n; i++)
-        relax = relax || !server_set_has(c->strict, i);
-    TRY(check_strict(s, c, e));
-    const struct grammar_source src = {.kind = GRAMMAR_LARK, .text = lark->data, .n = lark->len, .relax = relax};
-    if (grammar_cache_get(s->grammars, &job->grammar, &src, &why) != ST_OK) {
-        /* A tool that does not compile by itself is the better answer. */
-        for (size_t i = 0; i < c->n; i++) {
-            struct grammar *g;
-            TRY(compile_schema(s, c, i, true, &g, e));
-            grammar_free(g);
-        }
-        return about("tools", &why, e);
-    }
-    (void)grammar_relaxed(job->grammar, &n);
-    return n > 2 ? list_relaxed(s, c, job, e) : ST_OK;
 }
 
 /* The tools that may be called, as a list of their own; *named becomes the named one's place in it. */
@@ -219,15 +273,22 @@ static enum status allowed_tools(const struct server_calls *c, struct format_too
 static enum status make_grammar(const struct server *s, const struct server_calls *c, struct reply_job *job,
                                 struct err *e)
 {
-    struct buf lark;
+    struct buf lark, left_out;
     struct format_tools *some = NULL;
     size_t named = c->named;
     if (c->allowed)
         TRY(allowed_tools(c, &some, &named, e));
     buf_init(&lark, LIMIT_GRAMMAR_TEXT);
-    enum status st = write_grammar(s, c, some ? some : job->tools, named, job, &lark, e);
+    buf_init(&left_out, LIMIT_RELAXED);
+    enum status st = write_grammar(s, c, some ? some : job->tools, named, job, &lark, &left_out, e);
+    json_t *list = st == ST_OK && !left_out.failed ? json_loadb(left_out.data, left_out.len, JSON_ALLOW_NUL, NULL) : NULL;
+    if (st == ST_OK && !list)
+        st = err_set(e, ST_TOO_LONG, "tools", "what cannot be enforced in the tools' schemas has more than %u bytes of "
+                     "names", LIMIT_RELAXED);
     if (st == ST_OK)
-        st = compile_calls(s, c, &lark, job, e);
+        st = compile_calls(s, c, &lark, list, job, e);
+    json_decref(list);
+    buf_release(&left_out);
     buf_release(&lark);
     format_tools_free(some);
     return st;

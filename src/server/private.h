@@ -26,7 +26,7 @@ struct server {
     const char *version, *isa;
     bool strict_model, cache_per_key;
     uint32_t deadline_s;     /* 0 = none */
-    size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds */
+    size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds. 0: unknown */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */
     uint16_t port;
     int64_t started; /* unix time */

@@ -30,8 +30,8 @@ enum status text_prepare_grammars(const struct tok *t, struct err *e)
     return text_status(ffwd_grammar_prepare(text_shim_tok(t), &failure), &failure, "grammar", e);
 }
 
-static enum status compile(struct grammar **out, const struct tok *t, const struct grammar_source *src, bool here,
-                           struct err *e)
+static enum status make_grammar(struct grammar **out, const struct tok *t, const struct grammar_source *src, bool here,
+                                struct err *e)
 {
     *out = NULL;
     if (src->n > TEXT_LIMIT_GRAMMAR || (src->after && src->after_n > TEXT_LIMIT_AFTER))
@@ -59,6 +59,34 @@ static enum status compile(struct grammar **out, const struct tok *t, const stru
         memcpy(g->after, src->after, s.after.n);
     *out = g;
     return ST_OK;
+}
+
+/* A schema in a rule that nothing leads to: it is checked like any other, and no matcher is built for it. */
+static enum status check_schema(struct grammar **out, const struct tok *t, const struct grammar_source *src, bool here,
+                                struct err *e)
+{
+    static const char before[] = "start: \"x\"\nunused: %json ";
+    const size_t n = sizeof before - 1;
+    char *text = malloc(n + src->n);
+    if (!text)
+        return err_set(e, ST_NO_MEMORY, "grammar", "no memory for the grammar");
+    memcpy(text, before, n);
+    memcpy(text + n, src->text, src->n);
+    const struct grammar_source lark = {.kind = GRAMMAR_LARK, .text = text, .n = n + src->n, .relax = src->relax};
+    enum status st = make_grammar(out, t, &lark, here, e);
+    free(text);
+    return st;
+}
+
+static enum status compile(struct grammar **out, const struct tok *t, const struct grammar_source *src, bool here,
+                           struct err *e)
+{
+    *out = NULL;
+    if (!src->check)
+        return make_grammar(out, t, src, here, e);
+    if (src->kind != GRAMMAR_SCHEMA || src->after || !src->n)
+        return err_set(e, ST_BUG, "grammar", "only a schema by itself can be looked at");
+    return check_schema(out, t, src, here, e);
 }
 
 enum status grammar_new(struct grammar **out, const struct tok *t, const struct grammar_source *src, struct err *e)

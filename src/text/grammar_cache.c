@@ -33,7 +33,7 @@ enum {
     LOOK_MS = 50,             /* how often who waits looks at the clocks */
     PREPARE_MS = 60000,       /* how long callers wait while the vocabulary is indexed, before the first */
     GOODBYE_MS = 1000,        /* how long the owner waits for the threads */
-    ENTRIES = TEXT_LIMIT_GRAMMARS + TEXT_LIMIT_GRAMMARS_WAITING + THREADS
+    ENTRIES = TEXT_LIMIT_GRAMMARS + TEXT_LIMIT_CHECKS + TEXT_LIMIT_GRAMMARS_WAITING + THREADS
 };
 
 enum state { QUEUED, RUNNING, DONE, FAILED };
@@ -61,7 +61,7 @@ struct grammar_cache {
     pthread_mutex_t lock;
     pthread_cond_t done;
     struct entry *entries[ENTRIES];
-    size_t n, queued, finished;
+    size_t n, queued, finished[2]; /* finished: grammars, and schemas that were only looked at */
     size_t bytes; /* of the finished */
     uint64_t clock;
     unsigned threads, late; /* those that are; and of them those beyond their time: late <= threads <= THREADS */
@@ -72,7 +72,7 @@ struct grammar_cache {
 
 static bool same(const struct grammar_source *a, const struct grammar_source *b)
 {
-    return a->kind == b->kind && a->relax == b->relax && a->n == b->n && !a->after == !b->after &&
+    return a->kind == b->kind && a->relax == b->relax && a->check == b->check && a->n == b->n && !a->after == !b->after &&
            (!a->n || memcmp(a->text, b->text, a->n) == 0) &&
            (!a->after || (a->after_n == b->after_n && memcmp(a->after, b->after, a->after_n) == 0));
 }
@@ -118,18 +118,19 @@ static size_t find(const struct grammar_cache *c, const struct entry *x)
     return i;
 }
 
-/* The finished entry that was not used for the longest time leaves the table. */
-static struct grammar *evict(struct grammar_cache *c)
+/* The finished entry of a kind that was not used for the longest time leaves the table. */
+static struct grammar *evict(struct grammar_cache *c, bool check)
 {
     size_t oldest = c->n;
     for (size_t i = 0; i < c->n; i++)
-        if (c->entries[i]->state == DONE && (oldest == c->n || c->entries[i]->used < c->entries[oldest]->used))
+        if (c->entries[i]->state == DONE && c->entries[i]->src.check == check &&
+            (oldest == c->n || c->entries[i]->used < c->entries[oldest]->used))
             oldest = i;
     if (oldest == c->n)
         return NULL;
     struct entry *x = c->entries[oldest];
     take_out(c, oldest);
-    c->finished--;
+    c->finished[check]--;
     c->bytes -= x->bytes;
     return let_go(x);
 }
@@ -153,13 +154,16 @@ static uint64_t thread_ns(clockid_t clock)
 /* Keeps a new grammar, and lets others go for it. Returns how many of them are in `old`, to be freed without the lock. */
 static size_t keep(struct grammar_cache *c, struct entry *x, struct grammar *old[ENTRIES])
 {
+    const bool check = x->src.check;
+    const size_t limit = check ? TEXT_LIMIT_CHECKS : TEXT_LIMIT_GRAMMARS;
     size_t n = 0;
     x->bytes = sizeof *x + x->src.n + text_grammar_bytes(x->g);
     x->used = ++c->clock;
-    c->finished++;
+    c->finished[check]++;
     c->bytes += x->bytes;
-    while (c->finished > TEXT_LIMIT_GRAMMARS || c->bytes > c->most) {
-        struct grammar *g = evict(c);
+    while (c->finished[check] > limit || c->bytes > c->most) {
+        /* For memory whole grammars go first, which take the most. */
+        struct grammar *g = evict(c, c->finished[check] > limit ? check : !c->finished[false]);
         if (g)
             old[n++] = g;
     }

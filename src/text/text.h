@@ -215,6 +215,7 @@ struct grammar_source {
                           text of a control token; NULL: not free at all */
     size_t after_n;
     bool relax; /* keywords of a schema that cannot be enforced are left out and reported, not refused */
+    bool check; /* a schema is only looked at: errors and grammar_relaxed() are all that is to be had of it, for less */
 };
 
 /* Compiles. ST_ARGUMENT: not well-formed, or nothing can match it; ST_UNSUPPORTED: a keyword or construct that cannot be
@@ -279,6 +280,7 @@ void matcher_rollback(struct matcher *m, uint32_t n);
 #define TEXT_LIMIT_GRAMMAR_WAIT_MS 30000u  /* milliseconds that a caller waits for that */
 #define TEXT_LIMIT_GRAMMARS 64u            /* compiled grammars that are kept */
 #define TEXT_LIMIT_GRAMMAR_BYTES (256u << 20) /* memory of all that are kept, about */
+#define TEXT_LIMIT_CHECKS 256u             /* schemas kept that were only looked at */
 #define TEXT_LIMIT_GRAMMARS_WAITING 64u    /* sources that wait to be compiled */
 
 /* Versions of the libraries underneath, for `ffwd info`; a static string. */

@@ -248,3 +248,35 @@ def test_grammar_fills(server):
     assert text == "the castle on the hill " * 5
     assert usage["ffwd"]["by_source"]["grammar"]["asserted"] > 0.8 * usage["completion_tokens"], usage
     assert usage["ffwd"]["steps"] < usage["completion_tokens"] / 2 and usage["ffwd"]["seconds"]["grammar"] > 0, usage
+
+
+def test_min_tokens_contradicts_a_grammar(server):
+    for path in (CHAT, COMPLETIONS):
+        status, reply = post(server, path, guided_regex="a+", min_tokens=3)
+        assert status == 400 and reply["error"]["param"] == "min_tokens", reply
+
+
+def test_many_strict_tools_are_compiled_together(server):
+    """And every one of them is enforced: the last is called, with what its schema wants."""
+    def tool(i):
+        properties = {"n%d" % k: {"type": "integer", "minimum": i, "maximum": i + k} for k in range(2)}
+        return {"type": "function", "function": {"name": "f%d" % i, "strict": True, "parameters": {
+            "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}}}
+    tools = [tool(i) for i in range(6)]
+    choice = {"type": "function", "function": {"name": "f5"}}
+    status, reply = post(server, CHAT, tools=tools, tool_choice="required")
+    assert status == 200 and reply["usage"]["ffwd"]["relaxed"] == [], reply
+    status, reply = post(server, CHAT, tools=tools, tool_choice=choice)
+    call = reply["choices"][0]["message"]["tool_calls"][0]["function"]
+    jsonschema.validate(json.loads(call["arguments"]), tools[5]["function"]["parameters"])
+    tools[4]["function"]["parameters"]["properties"]["n1"] = {"not": {}}
+    status, reply = post(server, CHAT, tools=tools)
+    assert status == 400 and reply["error"]["param"] == "tools[4].function.parameters", reply
+    assert "/properties/n1/not" in reply["error"]["message"]
+
+
+def test_schemas_that_refer_to_themselves(server):
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}},
+              "$defs": {"x": {"anyOf": [{"$ref": "#/$defs/x"}] * 200}}}
+    status, reply = post(server, CHAT, tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}])
+    assert status in (200, 400), reply

@@ -23,7 +23,7 @@ struct grammar {
 static struct fake_source {
     enum grammar_kind kind;
     char text[20000], after[40];
-    bool relax;
+    bool relax, check;
 } fake_sources[FAKE_SOURCES];
 static unsigned fake_sources_n;
 static atomic_uint fake_grammars; /* references that are held */
@@ -36,7 +36,7 @@ static inline void fake_remember(const struct grammar_source *src)
     struct fake_source *f = &fake_sources[fake_sources_n++];
     size_t n = src->n < sizeof f->text - 1 ? src->n : sizeof f->text - 1;
     size_t after_n = src->after_n < sizeof f->after - 1 ? src->after_n : sizeof f->after - 1;
-    *f = (struct fake_source){.kind = src->kind, .relax = src->relax};
+    *f = (struct fake_source){.kind = src->kind, .relax = src->relax, .check = src->check};
     if (n)
         memcpy(f->text, src->text, n);
     if (after_n)

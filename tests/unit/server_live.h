@@ -19,9 +19,12 @@ struct live {
     struct chat *chat;
 };
 
+/* The fakes never look into an engine, but there has to be one. */
 static inline struct server_config config(const struct live *l)
 {
-    return (struct server_config){.chat = l->chat, .model = "some/model", .idle_s = 1, .request_s = 2};
+    static char engine;
+    return (struct server_config){.engine = (struct engine *)(void *)&engine, .chat = l->chat, .model = "some/model",
+                                  .idle_s = 1, .request_s = 2};
 }
 
 static inline void start_with(struct live *l, const struct server_config *cfg)

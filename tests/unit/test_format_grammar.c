@@ -364,6 +364,191 @@ static void hostile_names_stay_names(void **state)
     format_tools_free(t);
 }
 
+/* ---- schemas ---- */
+
+/* The grammar of one tool, and a list of what it leaves out. */
+static struct grammar *grammar_of(const char *format, const char *schema, char *left_out, size_t cap)
+{
+    const struct format_tool tool = {"f", 1, schema, strlen(schema)};
+    struct format_tools *t = tools_of(&tool, 1);
+    const struct format *f = format_find(format, strlen(format));
+    struct format_shape shape;
+    struct buf lark, left;
+    struct err e;
+    struct grammar *g;
+    format_shape_init(f, &shape);
+    buf_init(&lark, LIMIT_GRAMMAR_TEXT);
+    buf_init(&left, 1 << 14);
+    struct format_request q = {.tools = t, .choice = FORMAT_REQUIRED, .left_out = &left, .specials = specials,
+                               .specials_n = SPECIALS_N};
+    if (format_grammar(f, &shape, &q, &lark, &e) != ST_OK)
+        fail_msg("%s: %s: %s", schema, e.field, e.text);
+    const struct grammar_source src = {.kind = GRAMMAR_LARK, .text = lark.data, .n = lark.len};
+    if (grammar_new(&g, tok, &src, &e) != ST_OK)
+        fail_msg("%s\n%s: %s", lark.data, e.field, e.text);
+    snprintf(left_out, cap, "%s", left.data);
+    buf_release(&left);
+    buf_release(&lark);
+    format_tools_free(t);
+    return g;
+}
+
+struct said {
+    const char *format, *schema, *left_out, *yes, *no;
+};
+
+static void check_said(const struct said *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char left[1000];
+        size_t forced, at;
+        struct grammar *g = grammar_of(c[i].format, c[i].schema, left, sizeof left);
+        if (strcmp(left, c[i].left_out))
+            fail_msg("%s: %s: left out %s, not %s", c[i].format, c[i].schema, left, c[i].left_out);
+        if (c[i].yes && says(g, c[i].yes, true, &forced, &at) != 'y')
+            fail_msg("%s: %s: not at %zu: %s", c[i].format, c[i].schema, at, c[i].yes);
+        if (c[i].no && says(g, c[i].no, true, &forced, &at) != 'n')
+            fail_msg("%s: %s: takes %s", c[i].format, c[i].schema, c[i].no);
+        grammar_free(g);
+    }
+}
+
+#define P(properties) "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[\"a\"]}"
+#define DEEP_A(string, v) "<" D "tool_calls>\n" INVOKE("f", PARAM("a", string, v)) "</" D "tool_calls>"
+#define CALL_F(args) "<|tool_call>call:f{" args "}<tool_call|>"
+#define Q "<|\"|>"
+
+static void schemas_that_say_little(void **state)
+{
+    (void)state;
+    static const struct said c[] = {
+        {"qwen-xml", P("\"a\":{}"), "[]", XML("f", PAIR("a", "x")), NULL},
+        {"qwen-xml", P("\"a\":true"), "[]", XML("f", PAIR("a", "1")), NULL},
+        {"qwen-xml", P("\"a\":false"), "[[0,\"/properties/a\"]]", NULL, NULL},
+        {"deepseek-v4", P("\"a\":{ }"), "[]", DEEP_A("false", "[1]"), NULL},
+        {"deepseek-v4", P("\"a\":true"), "[]", DEEP_A("true", "x"), NULL},
+        {"hermes", P("\"a\":{}"), "[]", HERMES("f", "{\"a\": [1]}"), NULL},
+        {"hermes", P("\"a\":true"), "[]", HERMES("f", "{\"a\": [1]}"), NULL},
+        {"hermes", "{ }", "[]", HERMES("f", "{\"a\": [1]}"), NULL},
+        {"gemma", P("\"a\":{}"), "[]", CALL_F("a:[1]"), NULL},
+        {"gemma", P("\"a\":true"), "[]", CALL_F("a:" Q "x" Q), NULL},
+    };
+    check_said(c, sizeof c / sizeof *c);
+}
+
+static void references_lead_from_the_root(void **state)
+{
+    (void)state;
+    static const struct said c[] = {
+        {"qwen-xml", P("\"a\":{\"type\":\"integer\",\"minimum\":3},\"b\":{\"$ref\":\"#/properties/a\"}"), "[]",
+         XML("f", PAIR("a", "4") PAIR("b", "3")), XML("f", PAIR("a", "4") PAIR("b", "2"))},
+        {"qwen-xml", P("\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}"), "[]",
+         XML("f", PAIR("a", "[{\"a\": []}]")), XML("f", PAIR("a", "[{\"a\": 1}]"))},
+        {"qwen-xml", "{\"$id\":\"x:y\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":"
+         "\"x:y#/properties/n~1%41\"}},\"n/A\":{\"const\":7}}}", "[]", XML("f", PAIR("a", "[7]")),
+         XML("f", PAIR("a", "[8]"))},
+        {"qwen-xml", "{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/$ref\"}}},"
+         "\"$defs\":{\"$ref\":{\"const\":{\"$ref\":\"#\"}}},\"x\":{\"$ref\":\"#\"}}", "[]",
+         XML("f", PAIR("a", "[{\"$ref\": \"#\"}]")), NULL},
+        {"glm", "{\"$ref\":\"#/$defs/A\",\"$defs\":{\"A\":" P("\"a\":{\"type\":\"integer\"}") "}}", "[]",
+         GLM("f", ARG("a", "1")), GLM("f", "")},
+        {"gemma", "{\"$ref\":\"#/$defs/A\",\"$defs\":{\"A\":" P("\"a\":{\"$ref\":\"#/$defs/N\"}") ",\"N\":{\"type\":"
+         "\"integer\"}}}", "[]", CALL_F("a:1"), CALL_F("")},
+    };
+    check_said(c, sizeof c / sizeof *c);
+}
+
+/* Law 6: what a notation cannot express of a schema is told, keyword by keyword. */
+static void what_is_not_enforced_is_told(void **state)
+{
+    (void)state;
+    static const struct said c[] = {
+        {"qwen-xml", P("\"a\":{\"type\":\"string\",\"pattern\":\"x\",\"maxLength\":3,\"format\":\"date\",\"minLength\":0}"),
+         "[[0,\"/properties/a/format\"],[0,\"/properties/a/maxLength\"],[0,\"/properties/a/pattern\"]]", NULL, NULL},
+        {"hermes", P("\"a\":{\"type\":\"string\",\"pattern\":\"^x$\"}"), "[]", HERMES("f", "{\"a\": \"x\"}"),
+         HERMES("f", "{\"a\": \"y\"}")},
+        {"qwen-xml", P("\"a\":{\"enum\":[\"x\",null,3,true]}"), "[]", XML("f", PAIR("a", "None")),
+         XML("f", PAIR("a", "y"))},
+        {"glm", P("\"a\":{\"enum\":[\"x\",null,3]}"), "[]", GLM("f", ARG("a", "null")), GLM("f", ARG("a", "4"))},
+        {"glm", P("\"a\":{\"enum\":[\"3\",3]}"), "[[0,\"/properties/a/enum\"]]", NULL, NULL},
+        {"glm", P("\"a\":{\"enum\":[\"</arg_value>\"]}"), "[[0,\"/properties/a/enum\"]]", NULL, NULL},
+        {"glm", P("\"a\":{\"enum\":[\"x\",1.5]}"), "[[0,\"/properties/a/enum\"]]", NULL, NULL},
+        {"glm", P("\"a\":{\"type\":[\"string\",\"null\"],\"minimum\":3}"), "[]", GLM("f", ARG("a", "null")), NULL},
+        {"glm", P("\"a\":{\"anyOf\":[{\"const\":\"x\"},{\"const\":\"y\"}]}"), "[]", GLM("f", ARG("a", "y")),
+         GLM("f", ARG("a", "z"))},
+        {"glm", P("\"a\":{\"oneOf\":[{\"const\":\"x\"},{\"const\":\"y\"}]}"), "[]", GLM("f", ARG("a", "y")),
+         GLM("f", ARG("a", "z"))},
+        {"glm", P("\"a\":{\"oneOf\":[{\"const\":\"x\"},{\"const\":\"x\"}]}"), "[[0,\"/properties/a/oneOf\"]]", NULL, NULL},
+        {"glm", P("\"a\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"null\"}}]}"),
+         "[[0,\"/properties/a/anyOf/1/items\"]]", NULL, NULL},
+        {"glm", "{\"properties\":{\"a\":{\"$ref\":\"#/$defs/s\"}},\"$defs\":{\"s\":{\"type\":\"string\",\"not\":{}}}}",
+         "[[0,\"/$defs/s/not\"]]", NULL, NULL},
+        {"glm", "{\"properties\":{\"a/~\":{\"type\":\"string\",\"const\":\"x\",\"minLength\":1}}}",
+         "[[0,\"/properties/a~1~0/minLength\"]]", GLM("f", ARG("a/~", "x")), GLM("f", ARG("a/~", "y"))},
+        {"qwen-xml", P("\"a\":{\"type\":\"boolean\",\"const\":true}"), "[]", XML("f", PAIR("a", "True")),
+         XML("f", PAIR("a", "False"))},
+        {"qwen-xml", P("\"a\":{\"type\":\"boolean\",\"not\":{\"const\":true}}"), "[[0,\"/properties/a/not\"]]", NULL, NULL},
+        {"deepseek-v4", P("\"a\":{\"type\":[\"string\",\"integer\"],\"minimum\":3}"), "[]", DEEP_A("false", "3"),
+         DEEP_A("false", "2")},
+        {"deepseek-v4", P("\"a\":{\"enum\":[\"x\",3]}"), "[]", DEEP_A("false", "3"), DEEP_A("true", "3")},
+        {"seed", "{\"properties\":{\"a\":{}},\"required\":[\"a\",\"b\"],\"patternProperties\":{\"x\":{\"type\":\"null\"}},"
+         "\"minProperties\":1,\"additionalProperties\":{\"type\":\"null\"}}",
+         "[[0,\"/minProperties\"],[0,\"/patternProperties\"],[0,\"/required\"]]", NULL, NULL},
+        {"seed", "{\"additionalProperties\":{\"type\":\"null\"}}", "[[0,\"/additionalProperties\"]]", NULL, NULL},
+        {"seed", "{\"anyOf\":[" P("\"a\":{}") "]}", "[[0,\"/anyOf\"]]", NULL, NULL},
+        {"gemma", P("\"a\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"properties\":{\"b\":"
+         "{\"const\":1},\"c\":{\"type\":\"string\",\"pattern\":\"x\"}}}}"),
+         "[[0,\"/properties/a/minItems\"],[0,\"/properties/a/items/properties/c/pattern\"]]", CALL_F("a:[{b:1}]"),
+         CALL_F("a:[{b:2}]")},
+        {"gemma", P("\"a\":{\"type\":[\"string\",\"null\"]}"), "[]", CALL_F("a:null"), CALL_F("a:1")},
+        {"gemma", P("\"a\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"null\"}}]}"), "[]",
+         CALL_F("a:[null]"), CALL_F("a:[1]")},
+        {"gemma", P("\"a\":{\"enum\":[\"<|\\\"|>\"]}"), "[[0,\"/properties/a/enum\"]]", NULL, NULL},
+        {"gemma", P("\"a\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"null\"}]}"),
+         "[[0,\"/properties/a/oneOf/0/type\"],[0,\"/properties/a/oneOf/1/type\"]]", NULL, NULL},
+        {"gemma", P("\"a\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}"),
+         "[[0,\"/properties/a/additionalProperties\"]]", CALL_F("a:{x:1}"), NULL},
+        {"gemma", P("\"a\":{\"type\":\"object\",\"additionalProperties\":false}"), "[]", CALL_F("a:{}"), CALL_F("a:{x:1}")},
+    };
+    check_said(c, sizeof c / sizeof *c);
+}
+
+/* References that multiply: each branch of a union leads back to the union. */
+static void unions_of_references_cost_no_more_than_a_limit(void **state)
+{
+    (void)state;
+    enum { BRANCHES = 400, CAP = 1 << 16 };
+    static const char *const formats[] = {"qwen-xml", "gemma", "hermes"};
+    char *schema = malloc(CAP);
+    size_t n = (size_t)snprintf(schema, CAP, "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"}},"
+                                "\"$defs\":{\"x\":{\"anyOf\":[");
+    for (int i = 0; i < BRANCHES; i++)
+        n += (size_t)snprintf(schema + n, CAP - n, "%s{\"$ref\":\"#/$defs/x\"}", i ? "," : "");
+    snprintf(schema + n, CAP - n, "]}}}");
+    const struct format_tool tool = {"f", 1, schema, strlen(schema)};
+    uint64_t began = clock_ns();
+    struct format_tools *t = tools_of(&tool, 1);
+    for (size_t i = 0; i < 3; i++) {
+        const struct format *f = format_find(formats[i], strlen(formats[i]));
+        struct format_shape shape;
+        struct buf lark, left;
+        struct err e;
+        struct format_request q = {.tools = t, .choice = FORMAT_REQUIRED, .left_out = &left};
+        format_shape_init(f, &shape);
+        buf_init(&lark, LIMIT_GRAMMAR_TEXT);
+        buf_init(&left, 1 << 14);
+        enum status st = format_grammar(f, &shape, &q, &lark, &e);
+        assert_true(st == ST_OK || st == ST_TOO_LONG);
+        if (st == ST_OK && i < 2)
+            assert_non_null(strstr(left.data, "\"/$defs/x"));
+        buf_release(&left);
+        buf_release(&lark);
+    }
+    format_tools_free(t);
+    free(schema);
+    assert_true(clock_ns() - began < 10ull * 1000000000u); /* without a limit: the fourth power of the branches, hours */
+}
+
 /* Names that a format cannot write are refused by name. */
 static void names_that_cannot_be_written(void **state)
 {
@@ -518,6 +703,10 @@ int main(void)
         cmocka_unit_test(glm),
         cmocka_unit_test(deepseek),
         cmocka_unit_test(hostile_names_stay_names),
+        cmocka_unit_test(schemas_that_say_little),
+        cmocka_unit_test(references_lead_from_the_root),
+        cmocka_unit_test(what_is_not_enforced_is_told),
+        cmocka_unit_test(unions_of_references_cost_no_more_than_a_limit),
         cmocka_unit_test(names_that_cannot_be_written),
         cmocka_unit_test(most_of_a_call_is_forced),
         cmocka_unit_test(what_is_let_through_is_read),

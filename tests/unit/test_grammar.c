@@ -615,6 +615,31 @@ static void test_compact(void **state)
 
 /* --- limits and the cache ------------------------------------------------------------------------------------------ */
 
+/* Looking at a schema finds what compiling it finds. */
+static void test_check(void **state)
+{
+    (void)state;
+    struct grammar *g;
+    struct err e;
+    struct grammar_source src = source(GRAMMAR_SCHEMA, " {\"properties\":{\"a\":{\"not\":{\"type\":\"null\"}}}} ");
+    src.check = true;
+    assert_int_equal(grammar_new(&g, small, &src, &e), ST_UNSUPPORTED);
+    assert_int_equal(strncmp(e.text, "/properties/a/not: ", 19), 0);
+    static const char *const wrong[] = {"{\"type\":\"strin\"}", "{\"properties\":[]}", "{\"$ref\":\"#/x\"}", "{"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        src = source(GRAMMAR_SCHEMA, wrong[i]);
+        src.check = true;
+        assert_int_equal(grammar_new(&g, small, &src, &e), ST_ARGUMENT);
+        assert_null(g);
+    }
+    src = source(GRAMMAR_SCHEMA, "{\"type\":\"object\",\"required\":[\"a\"]}");
+    src.check = true;
+    assert_int_equal(grammar_new(&g, small, &src, &e), ST_OK);
+    grammar_free(g);
+    src.kind = GRAMMAR_REGEX;
+    assert_int_equal(grammar_new(&g, small, &src, &e), ST_BUG);
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -710,6 +735,20 @@ static void test_cache(void **state)
         assert_ptr_equal(g, again);
         grammar_free(g);
     }
+    /* Schemas that are only looked at push out none of them. */
+    for (unsigned i = 0; i < TEXT_LIMIT_CHECKS + 3; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "{\"maxLength\":%u,\"not\":{}}", i);
+        struct grammar_source look = source(GRAMMAR_SCHEMA, text);
+        look.check = look.relax = true;
+        size_t n;
+        assert_int_equal(grammar_cache_get(c, &g, &look, &e), ST_OK);
+        assert_string_equal(grammar_relaxed(g, &n), "[\"/not\"]");
+        grammar_free(g);
+    }
+    assert_int_equal(grammar_cache_get(c, &g, &src, &e), ST_OK);
+    assert_ptr_equal(g, again);
+    grammar_free(g);
     call(&callers[0]);
     assert_ptr_not_equal(callers[0].g, first); /* compiled anew; the first is still held */
     grammar_free(callers[0].g);
@@ -729,7 +768,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_relax),    cmocka_unit_test(test_after),       cmocka_unit_test(test_rollback),
         cmocka_unit_test(test_consume),  cmocka_unit_test(test_canonical),   cmocka_unit_test(test_compact),
-        cmocka_unit_test(test_limits),   cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_check),       cmocka_unit_test(test_cache),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -69,6 +69,11 @@ static void test_constraints(void **state)
     check_asked("{\"guided_choice\":[ \"a\",\"\\u0062\" ]}", GRAMMAR_CHOICE, "guided_choice", "[ \"a\",\"\\u0062\" ]");
     check_asked("{\"guided_grammar\":\"root ::= x\"}", GRAMMAR_GBNF, "guided_grammar", "root ::= x");
     check_asked("{\"guided_grammar\":\"start: x\"}", GRAMMAR_LARK, "guided_grammar", "start: x");
+    check_asked("{\"guided_grammar\":\"start: \\\"a ::= \\\\\\\" ::=\\\" b\"}", GRAMMAR_LARK, "guided_grammar",
+                "start: \"a ::= \\\" ::=\" b");
+    check_asked("{\"guided_grammar\":\"root ::= \\\"x ::=\\\"\"}", GRAMMAR_GBNF, "guided_grammar", "root ::= \"x ::=\"");
+    check_asked("{\"guided_grammar\":\"# an odd \\\" sign\\nroot ::= x\"}", GRAMMAR_GBNF, "guided_grammar",
+                "# an odd \" sign\nroot ::= x");
     check_asked("{\"grammar\":\"root ::= x\"}", GRAMMAR_GBNF, "grammar", "root ::= x");
     check_asked("{\"json_schema\":{}}", GRAMMAR_SCHEMA, "json_schema", "{}");
     check_asked("{\"json_schema\":true}", GRAMMAR_SCHEMA, "json_schema", "true");
@@ -256,6 +261,9 @@ static void test_refused_constraints(void **state)
                "\"type\":\"invalid_request_error\",\"param\":\"response_format.json_schema.schema\",\"code\":"
                "\"unsupported\"");
     }
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"hi\"," TWO "}"), 400, "\"param\":\"tools\",\"code\":\"unsupported\"");
+    expect(post(&l, "/v1/completions", "{\"prompt\":\"hi\",\"tool_choice\":\"required\"}"), 400,
+           "\"param\":\"tool_choice\",\"code\":\"unsupported\"");
     expect(chat(&l, "hi", ",\"guided_json\":{\"title\":\"slow\"}"), 400, "\"code\":\"too_long\"");
     expect(chat(&l, "hi", ",\"guided_json\":{\"title\":\"busy\"}"), 429, "Retry-After: 3");
     expect(chat(&l, "hi", ",\"guided_json\":{},\"guided_regex\":\"x\""), 400, "guided_json and guided_regex both");
@@ -335,6 +343,50 @@ static void test_strict_and_relaxed(void **state)
     end(&l);
 }
 
+#define XML_CALLS "tools <tool_call> <function={{ tool_call.name }}> <parameter= tool_calls </tool_call>"
+#define A_PATTERN ",\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}}}"
+#define A_NUMBER ",\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":3}}}"
+
+/* Law 6: a notation that cannot express a keyword does not take a strict tool with it, and says so of any other. */
+static void test_what_a_notation_leaves_out(void **state)
+{
+    (void)state;
+    struct live l;
+    begin(&l, XML_CALLS);
+    unsigned before = atomic_load(&submitted);
+    expect(chat(&l, "hi", ",\"tools\":[" TOOL("f", "") "," TOOL("g", ",\"strict\":true" A_PATTERN) "]"), 400,
+           "tools[1].function.parameters/properties/a/pattern cannot be enforced in this model's way of writing calls "
+           "(qwen-xml)\",\"type\":\"invalid_request_error\",\"param\":\"tools[1].function.parameters\",\"code\":"
+           "\"unsupported\"");
+    assert_int_equal(atomic_load(&submitted), before);
+    expect(chat(&l, "hi", ",\"tools\":[" TOOL("f", A_PATTERN) "," TOOL("g", ",\"strict\":true" A_NUMBER) "]"), 200,
+           "\"relaxed\":[\"/tools/0/function/parameters/properties/a/pattern\"],");
+    /* Counted among all tools, though only some may be called. */
+    expect(chat(&l, "hi", ",\"tools\":[" TOOL("f", "") "," TOOL("g", A_PATTERN) "],\"tool_choice\":{\"type\":"
+           "\"allowed_tools\",\"allowed_tools\":{\"mode\":\"auto\",\"tools\":[" TOOL("g", "") "]}}"), 200,
+           "\"relaxed\":[\"/tools/1/function/parameters/properties/a/pattern\"],");
+    end(&l);
+}
+
+/* Strict tools take one compilation, with nothing left out; a schema by itself is only looked at. */
+static void test_strict_together(void **state)
+{
+    (void)state;
+    struct live l;
+    begin(&l, HERMES);
+    expect(chat(&l, "hi", ",\"tools\":[" TOOL("f", ",\"strict\":true" A_NUMBER) ","
+           TOOL("g", ",\"strict\":true" A_PATTERN) "]"), 200, "\"relaxed\":[],");
+    assert_true(fake_sources_n == 1 && fake_sources[0].kind == GRAMMAR_LARK && !fake_sources[0].relax);
+    expect(chat(&l, "hi", ",\"tools\":[" TOOL("f", A_NUMBER) "," TOOL("g", ",\"strict\":true" A_PATTERN) "]"), 200,
+           "\"relaxed\":[],");
+    assert_true(fake_sources_n == 2 && fake_sources[1].relax);
+    expect(chat(&l, "hi", ",\"tools\":[" TOOL("f", A_NUMBER) "," TOOL("g", ",\"strict\":true" A_NOT) "]"), 400,
+           "\"param\":\"tools[1].function.parameters\"");
+    assert_int_equal(fake_sources_n, 5);
+    assert_true(fake_sources[3].check && fake_sources[3].relax && fake_sources[4].check && !fake_sources[4].relax);
+    end(&l);
+}
+
 /* SO7: the prompt has opened reasoning, so the constraint starts behind it. */
 static void test_behind_reasoning(void **state)
 {
@@ -392,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_wrong_tool_choice), cmocka_unit_test(test_constrained),
         cmocka_unit_test(test_refused_constraints), cmocka_unit_test(test_unknown_format),
         cmocka_unit_test(test_calls),            cmocka_unit_test(test_strict_and_relaxed),
+        cmocka_unit_test(test_what_a_notation_leaves_out), cmocka_unit_test(test_strict_together),
         cmocka_unit_test(test_behind_reasoning), cmocka_unit_test(test_fill),
         cmocka_unit_test(test_warm),
     };

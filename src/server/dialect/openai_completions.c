@@ -14,6 +14,8 @@
 
 static const struct openai_refused refused[] = {
     {"suffix", NEUTRAL_EMPTY},
+    {"tool_choice", NEUTRAL_NULL},
+    {"tools", NEUTRAL_EMPTY},
     {NULL, NEUTRAL_NULL},
 };
 
@@ -45,7 +47,7 @@ static enum status add_text(const struct server *srv, const json_t *v, struct re
     const unsigned flags = TOK_TRUSTED | TOK_BOS;
     size_t n = json_string_length(v);
     TRY(check_room(job, e));
-    if (n > srv->prompt_bytes)
+    if (srv->prompt_bytes && n > srv->prompt_bytes)
         return err_set(e, ST_NEVER_FITS, "prompt", "the prompt has %zu bytes; at most %zu can fit the context", n,
                        srv->prompt_bytes);
     struct reply_prompt *p = &job->prompts[job->prompts_n];

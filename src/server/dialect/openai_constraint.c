@@ -52,10 +52,20 @@ static struct text_view bytes_of(struct cut v)
     return (struct text_view){v.s, v.n};
 }
 
-/* EBNF as llama.cpp and XGrammar write it has "::="; without it, it is Lark. */
+/* EBNF as llama.cpp and XGrammar write it has "::=" outside of strings, which end on their line; without it, it is
+ * Lark. */
 static enum grammar_kind grammar_kind(const char *s, size_t n)
 {
-    return memmem(s, n, "::=", 3) ? GRAMMAR_GBNF : GRAMMAR_LARK;
+    bool quoted = false;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '\\' && quoted)
+            i++;
+        else if (s[i] == '"' || s[i] == '\n')
+            quoted = s[i] == '"' && !quoted;
+        else if (!quoted && n - i >= 3 && memcmp(s + i, "::=", 3) == 0)
+            return GRAMMAR_GBNF;
+    }
+    return GRAMMAR_LARK;
 }
 
 /* A schema as it is, or as the text of one. */
