@@ -408,14 +408,16 @@ void fill_drop(struct engine *en, struct row *r)
     cut(en, r, 0);
 }
 
-/* Rows wait for each other's likely ids, so these stay within the step's budget; alone a row may take longer. */
+/* Rows wait for each other's likely ids, so these stay within the step's budget, or half as much again as the step takes
+ * without them where that is more already; a row that is alone waits for itself only. */
 static double limit_ms(const struct step *st)
 {
     uint32_t decoding = 0;
     for (uint32_t i = 0; i < st->n; i++)
         decoding += sched_decodes(st->rows[i]);
-    double most = decoding > 1 ? st->budget_ms : SCHED_PREFILL_MS;
-    return most > st->predicted_ms ? most : st->predicted_ms;
+    bool alone = decoding <= 1;
+    double least = alone ? SCHED_PREFILL_MS : st->budget_ms, most = st->predicted_ms * (alone ? FILL_ALONE : FILL_COMPANY);
+    return most > least ? most : least;
 }
 
 void fill_fit(struct engine *en, struct step *st)

@@ -15,6 +15,8 @@
 #include "engine/step.h"
 
 #define FILL_ROUNDS 8u      /* how often sources are asked behind each other in one step */
+#define FILL_ALONE 8.0      /* a step of one row may take so many times longer with likely ids */
+#define FILL_COMPANY 1.5    /* one of several rows, where it is beyond its budget anyway */
 #define FILL_MARGIN 1.03    /* likely ids must be worth this many times what they cost */
 
 /* Sources of the engine: those that the configuration can have. `given` (tests) replaces them; it may be NULL. */

@@ -193,12 +193,12 @@ static void test_kinds(void **state)
     check(GRAMMAR_GBNF, "root ::= v\nv ::= \"[\" (v (\",\" v)*)? \"]\" | [0-9]+", "[1,[],[22]]", FINISHED);
     check(GRAMMAR_SCHEMA, "true", "12", COMPLETE);
     check(GRAMMAR_SCHEMA, "{\"type\":\"integer\"}", "9223372036854775808", COMPLETE);
-    /* Patterns of schemas are unanchored, \d and \w included. */
+    /* SO4: patterns of schemas are unanchored, \d and \w included. */
     check(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"\\\\d+\"}", "\"ab12 c\"", FINISHED);
     check(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^\\\\w+$\"}", "\"ab 12\"", NO);
 }
 
-/* White space is what a model likes, but not without end. */
+/* White space is what a model likes (SO16: never forbidden), but not without end (SO9). */
 static void test_white_space(void **state)
 {
     (void)state;
@@ -439,7 +439,7 @@ static tok_id some(const uint32_t *mask, uint64_t key, uint32_t at)
             return id;
 }
 
-/* From every position back to every earlier one: the masks are those of the way there. */
+/* From every position back to every earlier one: the masks are those of the way there. SO11: any depth, back and forth. */
 static void test_rollback(void **state)
 {
     (void)state;
@@ -571,6 +571,7 @@ static void canonical(const struct tok *t)
     }
 }
 
+/* SO10, SO14: forced ids are those of the tokenizer, and all are taken. */
 static void test_canonical(void **state)
 {
     (void)state;
