@@ -255,7 +255,7 @@ static uint32_t count_reply(const struct chat_prober *p, const tok_id *ids, size
 static const struct chat_probe *make(struct chat_prober *p, const struct text_rendering *r, const tok_id *ids, size_t n,
                                      bool call)
 {
-    size_t first, from;
+    size_t first = 0, from = 0;
     bool follows;
     if (!cut_reply(p, r, ids, n, &first, &from, &follows))
         return NULL;
