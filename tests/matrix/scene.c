@@ -205,9 +205,11 @@ static const char *check_exercised(void)
         return SAY("not exercised: its longest span had %u ids", w->longest);
     if (way->company == COMPANY_BATCH ? w->beside < 4 : w->beside > is_put_back(way->past))
         return SAY("not exercised: at most %u others in one step", w->beside);
-    if (way->fill > FILL_NONE && way->fill < FILL_REAL && !run.told.accepted)
+    const struct source_counts *told = &reply.result.usage.by_source[run.told.ops.kind];
+    bool tells = way->fill > FILL_NONE && way->fill < FILL_REAL;
+    if (tells && !told->accepted)
         return SAY("not exercised: nothing that was proposed was accepted");
-    if (way->fill == FILL_MIXED && run.told.accepted >= run.told.offered)
+    if (way->fill == FILL_MIXED && !told->rejected)
         return SAY("not exercised: all that was proposed was accepted");
     if (way->fill != FILL_REAL && is_put_back(way->past) != (w->returns > 0))
         return SAY("not exercised: it was put back %u times", w->returns);

@@ -37,16 +37,6 @@ static void propose(struct source *s, const struct source_ask *asks, uint32_t n)
         propose_one((struct told *)s, &asks[i]);
 }
 
-static void settle(struct source *s, const struct source_row *row, uint32_t ticket, uint32_t offered, uint32_t accepted)
-{
-    struct told *t = (struct told *)s;
-    (void)ticket;
-    if (!is_it(t, row))
-        return;
-    t->offered += offered;
-    t->accepted += accepted;
-}
-
 static void stay(struct source *s)
 {
     (void)s;
@@ -57,6 +47,6 @@ void told_init(struct told *t, enum told_habit habit, const tok_id *prompt, uint
 {
     *t = (struct told){.habit = habit, .prompt = prompt, .prompt_n = prompt_n, .reply = reply, .reply_n = reply_n};
     t->ops = (struct source_ops){.kind = habit == TOLD_CERTAIN ? SOURCE_GRAMMAR : SOURCE_TEMPLATE,
-                                 .propose = propose, .settle = settle, .free = stay};
+                                 .propose = propose, .free = stay};
     t->source.ops = &t->ops;
 }

@@ -18,7 +18,6 @@ struct told {
     const tok_id *prompt, *reply; /* [prompt_n], [reply_n] */
     uint32_t prompt_n, reply_n;
     uint32_t quiet;               /* silent before this output position, and about others */
-    uint32_t offered, accepted;   /* of that request */
 };
 
 /* Plain memory, of the test. */
