@@ -54,6 +54,11 @@
 #define FFWD_STREAM_FLUSH 2
 
 /*
+ Compiling recurses as deep as a schema does; this much stack is enough for all that the limits let through.
+ */
+#define STACK (64 << 20)
+
+/*
  Strings and keys of one request. Each is looked at once for every way of marking.
  */
 #define FFWD_LIMIT_STRINGS (1 << 16)
