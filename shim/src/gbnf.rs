@@ -384,11 +384,11 @@ fn each_rule(item: &Item, found: &mut Vec<usize>) {
 /// The rules that a rule leads to.
 fn reached(rule: usize, bodies: &[Alternatives]) -> AHashSet<usize> {
     let mut seen: AHashSet<usize> = AHashSet::new();
-    let mut todo = vec![rule];
-    while let Some(r) = todo.pop() {
+    let mut open = vec![rule];
+    while let Some(r) = open.pop() {
         let mut found = Vec::new();
         bodies[r].iter().flatten().for_each(|i| each_rule(i, &mut found));
-        todo.extend(found.into_iter().filter(|f| seen.insert(*f)));
+        open.extend(found.into_iter().filter(|f| seen.insert(*f)));
     }
     seen
 }

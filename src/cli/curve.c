@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/direct.h"
+#include "cli/machine.h"
 #include "kern/kern.h"
 
 #define MOST_TOKENS 1024u /* in two rows of LIMIT_SPAN */
@@ -160,6 +161,16 @@ enum status curve_sweep(const struct api_model *m, struct engine_cost *c, struct
 }
 
 /* --- the file -------------------------------------------------------------------------------------------------------- */
+
+enum status curve_choose(const char *path, const struct api_model *m, struct engine_cost *c, struct err *e)
+{
+    struct engine_machine machine;
+    if (path)
+        return curve_read(path, c, e);
+    machine_figures(m->pool, m->ops, &machine);
+    engine_cost_guess(c, model_info(m->model), &machine);
+    return ST_OK;
+}
 
 json_t *curve_json(const struct engine_cost *c)
 {

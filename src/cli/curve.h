@@ -16,6 +16,9 @@
 /* Real steps of 1 to 1024 ids. Takes seconds to a minute; shows progress. */
 MUST_CHECK enum status curve_sweep(const struct api_model *m, struct engine_cost *c, struct err *e);
 
+/* What the file says or, without one (path NULL), a guess from this machine's figures (machine.h), not frozen. */
+MUST_CHECK enum status curve_choose(const char *path, const struct api_model *m, struct engine_cost *c, struct err *e);
+
 MUST_CHECK enum status curve_read(const char *path, struct engine_cost *c, struct err *e);
 json_t *curve_json(const struct engine_cost *c); /* NULL without memory */
 

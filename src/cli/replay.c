@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "chat/chat.h"
+#include "cli/asked.h"
 #include "cli/cli.h"
 #include "cli/curve.h"
-#include "cli/machine.h"
 #include "cli/replay_ask.h"
 #include "cli/sources.h"
 #include "model/model.h"
@@ -306,13 +306,7 @@ static enum status open_engine(struct job *j, struct err *e)
                               .context = j->longest + SLACK < most ? j->longest + SLACK : most,
                               .rows = j->o->batch,
                               .queue = j->o->batch};
-    if (j->o->cost_file) {
-        TRY(curve_read(j->o->cost_file, &curve, e));
-    } else {
-        struct engine_machine machine;
-        machine_figures(j->m.pool, j->m.ops, &machine);
-        engine_cost_guess(&curve, model_info(j->m.model), &machine);
-    }
+    TRY(curve_choose(j->o->cost_file, &j->m, &curve, e));
     c.cost = &curve;
     return engine_new(&j->run.en, &c, e);
 }
@@ -356,12 +350,12 @@ static enum status use_template(struct job *j, struct err *e)
         enum status st = chat_new(&j->m.chat, j->m.tok, j->template_text.data, j->template_text.len, &why);
         if (st != ST_OK)
             return err_set(e, st, why.field, "%.100s: %.150s", j->o->template, why.text);
+        j->m.chat_err.code = ST_OK; /* whatever the model's own was */
     } else if (j->m.chat_err.code != ST_OK) {
         *e = j->m.chat_err;
         return e->code;
     }
-    const struct server_config c = {.silent = true, .tok = j->m.tok, .chat = j->m.chat};
-    return server_start(&j->server, &c, e);
+    return asked_server(&j->server, &j->m, NULL, e);
 }
 
 static enum status run_all(struct job *j, struct err *e)

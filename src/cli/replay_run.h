@@ -38,9 +38,7 @@ struct replay_total {
     uint64_t forwards;              /* passes over the weights after a group's first, which ends the prompts */
     uint64_t ids, heads;            /* computed in these passes; of them with a head */
     double seconds;
-    struct {
-        uint64_t proposed, accepted, rejected, asserted;
-    } by[SOURCE_KINDS];
+    struct source_counts by[SOURCE_KINDS];
     uint32_t sources_on;            /* bit 1 << enum source_kind: some request had it */
 };
 

@@ -6,7 +6,7 @@
 #include "chat/chat.h"
 #include "cli/asked.h"
 #include "cli/cli.h"
-#include "cli/machine.h"
+#include "cli/curve.h"
 #include "cli/reply.h"
 #include "cli/sources.h"
 #include "model/model.h"
@@ -210,9 +210,6 @@ static int answer(const struct api_model *m, const struct api_model *draft, cons
 {
     struct engine *engine;
     struct engine_cost cost;
-    struct engine_machine machine;
-    machine_figures(m->pool, m->ops, &machine);
-    engine_cost_guess(&cost, model_info(m->model), &machine);
     struct engine_config c = {.model = m->model,
                               .tok = m->tok,
                               .pool = m->pool,
@@ -223,7 +220,7 @@ static int answer(const struct api_model *m, const struct api_model *draft, cons
                               .draft = draft->model};
     struct reply r = {0};
     struct err e = {0};
-    if (engine_new(&engine, &c, &e) != ST_OK)
+    if (curve_choose(NULL, m, &cost, &e) != ST_OK || engine_new(&engine, &c, &e) != ST_OK)
         return cli_fail(&e);
     struct reply_options how = o->reply;
     const struct ids prompt = prompt_of(a);

@@ -14,7 +14,6 @@
 #include "chat/chat.h"
 #include "cli/cli.h"
 #include "cli/curve.h"
-#include "cli/machine.h"
 #include "cli/sources.h"
 #include "engine/engine.h"
 #include "ffwd.h"
@@ -210,24 +209,13 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
     return 0;
 }
 
-/* What steps cost: as the file says, or to begin with as this machine's figures suggest. */
-static enum status find_cost(const struct api_model *m, const struct options *o, struct engine_cost *cost, struct err *e)
-{
-    struct engine_machine machine;
-    if (o->cost_file)
-        return curve_read(o->cost_file, cost, e);
-    machine_figures(m->pool, m->ops, &machine);
-    engine_cost_guess(cost, model_info(m->model), &machine);
-    return ST_OK;
-}
-
 /* Everything but the models, which the caller closes. */
 static int serve_models(const struct api_model *m, const struct api_model *draft, const struct options *o, uint32_t off)
 {
     struct engine *engine;
     struct engine_cost cost;
     struct err e = {0};
-    if (find_cost(m, o, &cost, &e) != ST_OK)
+    if (curve_choose(o->cost_file, m, &cost, &e) != ST_OK)
         return cli_fail(&e);
     struct engine_config c = {.model = m->model,
                               .tok = m->tok,

@@ -80,7 +80,7 @@ static bool say(struct engine *en, struct row *r)
         stats_time(&en->stats, STAT_ITL, en->now - r->last);
     }
     r->last = en->now;
-    if (en->has_words && !r->ignore_eos && en->words.ends(en->words.ctx, id)) {
+    if (!r->ignore_eos && engine_ends(en, id)) {
         r->telling = false;
         row_end(en, r, FINISH_STOP, NULL, NULL);
         return false;

@@ -92,17 +92,22 @@ static void clamp(const struct engine *en, struct row *r, struct source_proposal
 {
     p->n = p->n < most ? p->n : most;
     for (uint32_t i = 0; i < p->n; i++)
-        if ((uint32_t)p->id[i] >= en->net.vocab || (en->has_words && en->words.ends(en->words.ctx, p->id[i])))
+        if ((uint32_t)p->id[i] >= en->net.vocab || engine_ends(en, p->id[i]))
             p->n = i;
     if (r->matcher && p->n)
         p->n = matcher_consume(r->matcher, p->id, p->n);
 }
 
-/* A proposal of which nothing is run. */
-static void decline(struct source *s, const struct row *r, const struct source_proposal *p)
+static void settle(struct source *s, const struct row *r, uint32_t ticket, uint32_t offered, uint32_t accepted)
 {
     if (s->ops->settle)
-        s->ops->settle(s, &r->view, p->ticket, 0, 0);
+        s->ops->settle(s, &r->view, ticket, offered, accepted);
+}
+
+/* A proposal of which nothing is compared. */
+static void decline(struct source *s, const struct row *r, uint32_t ticket)
+{
+    settle(s, r, ticket, 0, 0);
 }
 
 static void set_view(struct row *r, uint32_t known, uint32_t n)
@@ -183,13 +188,13 @@ static uint32_t ask_certain(struct engine *en, struct row *r, unsigned k, uint32
     if (k == SOURCE_TEMPLATE && p->n > p->sure)
         p->n = p->sure;
     if (!p->n) {
-        decline(s, r, p);
+        decline(s, r, p->ticket);
         return 0;
     }
     uint32_t from = r->n;
     clamp(en, r, p, most);
     r->status = check_imposed(r, p, &r->err);
-    decline(s, r, p); /* nothing was compared, so there is nothing to learn from it */
+    decline(s, r, p->ticket); /* nothing was compared, so there is nothing to learn from it */
     if (r->status || !p->n)
         return 0;
     take_certain(r, k, p);
@@ -279,7 +284,7 @@ static void ask_all(struct engine *en, struct step *st, unsigned k, float price,
             append(rows[i], k, p, p->n);
             answered[at[i]] = true;
         } else {
-            decline(en->source[k], rows[i], p);
+            decline(en->source[k], rows[i], p->ticket);
         }
     }
 }
@@ -393,8 +398,7 @@ static void cut(struct engine *en, struct row *r, uint32_t k)
     r->likely = k;
     while (r->pieces && r->piece[r->pieces - 1].at >= r->n + k) {
         const struct row_piece *p = &r->piece[--r->pieces];
-        if (en->source[p->kind]->ops->settle)
-            en->source[p->kind]->ops->settle(en->source[p->kind], &r->view, p->ticket, 0, 0);
+        decline(en->source[p->kind], r, p->ticket);
     }
     if (r->pieces) {
         struct row_piece *p = &r->piece[r->pieces - 1];
@@ -422,19 +426,13 @@ static double limit_ms(const struct step *st)
 
 void fill_fit(struct engine *en, struct step *st)
 {
-    struct cost_work all = {0};
-    uint32_t tokens = 0, heads = FILL_HEADS, rows = 0;
+    uint32_t heads = FILL_HEADS, rows = 0;
     for (uint32_t i = 0; i < st->n; i++)
         rows += st->rows[i]->likely > 0;
     if (!rows)
         return;
     double limit = limit_ms(st);
-    for (uint32_t i = 0; i < st->n; i++) {
-        const struct row *r = st->rows[i];
-        tokens += r->take;
-        all.heads += sched_heads(r);
-        cost_add(&all, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
-    }
+    struct cost_work all = sched_work(en, st);
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
         if (!r->likely)
@@ -442,14 +440,13 @@ void fill_fit(struct engine *en, struct step *st)
         struct cost_work rest = all, own = {0};
         cost_add(&own, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
         rest.tokens -= own.tokens, rest.keys -= own.keys, rest.decode_keys -= own.decode_keys, rest.heads--;
-        uint32_t got = heads / rows--, room = en->step_tokens - tokens; /* of heads everybody gets a fair share */
+        uint32_t got = heads / rows--, room = en->step_tokens - all.tokens; /* of heads everybody gets a fair share */
         uint32_t k = r->take == row_due(r) ? most_gain(en, st, r, &rest, room, &got, limit) : 0;
         set_view(r, r->n, r->n);
         cut(en, r, k);
         if (!k)
             continue;
         heads -= got;
-        tokens += k;
         r->take += k;
         all = rest;
         add_span(en, r, k, 1 + got, &all);
@@ -469,9 +466,8 @@ void fill_settle(struct engine *en, struct row *r, uint32_t from)
         accepted = accepted < p->n ? accepted : p->n;
         r->by_source[p->kind].proposed += p->n;
         r->by_source[p->kind].rejected += p->n - accepted;
-        struct source *s = en->source[p->kind];
-        if (s->ops->settle) /* behind the first difference nothing was decided */
-            s->ops->settle(s, &r->view, p->ticket, from + r->accepted < p->at ? 0 : p->n, accepted);
+        /* Behind the first difference nothing was decided. */
+        settle(en->source[p->kind], r, p->ticket, from + r->accepted < p->at ? 0 : p->n, accepted);
     }
     r->likely = r->pieces = 0;
     if (r->n > from)

@@ -77,6 +77,12 @@ static inline double engine_clock(const struct engine *en)
     return en->clock(en->clock_ctx);
 }
 
+/* Whether the id is one that ends replies. */
+static inline bool engine_ends(const struct engine *en, tok_id id)
+{
+    return en->has_words && en->words.ends(en->words.ctx, id);
+}
+
 /* Bytes of a region, for mem_unmap(). */
 size_t engine_logits_bytes(const struct engine *en);
 size_t engine_ids_bytes(const struct engine *en);

@@ -45,11 +45,6 @@ static enum status choose(struct row *r, struct sampler *s, const float *logits,
     return ST_OK;
 }
 
-static bool ends(const struct engine *en, const struct row *r, tok_id id)
-{
-    return en->has_words && !r->ignore_eos && en->words.ends(en->words.ctx, id);
-}
-
 /* Decides about likely id k, or about the one behind all of them. False when the walk ends there. */
 static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t k, const float **logits)
 {
@@ -70,7 +65,7 @@ static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t
     r->ids[r->n + k] = chosen;
     r->accepted += same;
     r->judged++;
-    if (ends(en, r, chosen))
+    if (!r->ignore_eos && engine_ends(en, chosen))
         return false;
     if (!r->matcher)
         return same;

@@ -245,19 +245,20 @@ static void share(struct engine *en, struct step *st, uint32_t left)
     }
 }
 
-uint32_t sched_heads(const struct row *r)
-{
-    return r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == row_due(r);
-}
-
-static double predict(const struct engine *en, const struct step *st)
+struct cost_work sched_work(const struct engine *en, const struct step *st)
 {
     struct cost_work w = {0};
     for (uint32_t i = 0; i < st->n; i++) {
         const struct row *r = st->rows[i];
-        w.heads += sched_heads(r);
+        w.heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == row_due(r);
         cost_add(&w, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
     }
+    return w;
+}
+
+static double predict(const struct engine *en, const struct step *st)
+{
+    const struct cost_work w = sched_work(en, st);
     return cost_ms(&en->cost.curve, &w);
 }
 

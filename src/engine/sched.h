@@ -14,6 +14,7 @@
 #ifndef ENGINE_SCHED_H
 #define ENGINE_SCHED_H
 
+#include "engine/cost.h"
 #include "engine/row.h"
 #include "engine/step.h"
 
@@ -30,8 +31,8 @@ double sched_rank(int32_t priority, double now);
 /* Lets waiting rows start while there are sequences and blocks for them. */
 void sched_admit(struct engine *en);
 
-/* Heads that a row's r->take ids need, the likely ones not counted. */
-uint32_t sched_heads(const struct row *r);
+/* What the step does with the rows' r->take ids, none of them likely. */
+struct cost_work sched_work(const struct engine *en, const struct step *st);
 
 /* A row whose prompt is fed, or all but one id of it: it goes into each step, with what it is certain of as
  * far as the budget goes. */

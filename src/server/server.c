@@ -118,7 +118,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     enum status st = server_sets_init(s, e);
     if (st == ST_OK)
         st = make_tools(s, cfg, e);
-    if (st == ST_OK && !cfg->no_replay)
+    if (st == ST_OK && !cfg->no_replay && !cfg->silent)
         st = server_replay_new(&s->replay, e);
     if (st == ST_OK && !cfg->silent)
         st = start_http(s, cfg, host, e);

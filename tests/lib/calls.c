@@ -1,6 +1,8 @@
 /* calls: see calls.h. */
 #include "calls.h"
 
+#include "byte_stand_in.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,23 +20,6 @@
 
 #define WORDS 320
 
-/* GPT-2's stand-in for a byte, as UTF-8. */
-static void stand_in(unsigned byte, char out[4])
-{
-    unsigned c = byte, next = 256;
-    bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    for (unsigned b = 0; !printable && b <= byte; b++)
-        if (!((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174))
-            c = next++;
-    memset(out, 0, 4);
-    if (c < 128) {
-        out[0] = (char)c;
-    } else {
-        out[0] = (char)(0xC0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 63));
-    }
-}
-
 struct tok *calls_tok(const char *const *merged, size_t n)
 {
     static const char *const specials[] = {"<|bos|>", "<|im_end|>", "<think>", "</think>"};
@@ -47,7 +32,7 @@ struct tok *calls_tok(const char *const *merged, size_t n)
     struct err e;
     size_t at = 0;
     for (unsigned b = 0; b < 256; b++, at++) {
-        stand_in(b, store[at]);
+        byte_stand_in(b, store[at]);
         types[at] = TOK_NORMAL;
     }
     for (int i = 0; i < 4; i++, at++) {

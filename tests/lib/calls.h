@@ -8,6 +8,16 @@
 #include "chat/rows.h"
 #include "source/source.h"
 
+/* Parts of templates: how a message begins, and its content and calls as Hermes and Qwen's coders write them. */
+#define CALLS_TURN "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+#define CALLS_HERMES \
+    "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": " \
+    "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}"
+#define CALLS_XML \
+    "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n<function={{ c.function.name }}>\n" \
+    "{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}" \
+    "</function>\n</tool_call>{% endfor %}"
+
 /* A vocabulary of the 256 bytes and a few words; merged[n] are pairs that become one token, "= g". */
 struct tok *calls_tok(const char *const *merged, size_t n);
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "byte_stand_in.h"
 #include "api/api.h"
 #include "base/base.h"
 #include "text/text.h"
@@ -39,23 +40,6 @@ static tok_id add(const char *text, int type)
     return (tok_id)i;
 }
 
-/* GPT-2's stand-in for a byte, as UTF-8. */
-static void stand_in(unsigned byte, char out[4])
-{
-    unsigned c = byte, next = 256;
-    bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    for (unsigned b = 0; !printable && b <= byte; b++)
-        if (!((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174))
-            c = next++;
-    memset(out, 0, 4);
-    if (c < 128) {
-        out[0] = (char)c;
-    } else {
-        out[0] = (char)(0xC0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 63));
-    }
-}
-
 /* A merge and its token; both parts in stand-ins. */
 static void merge(const char *left, const char *right)
 {
@@ -74,7 +58,7 @@ static int setup(void **state)
     struct err e;
     char piece[4];
     for (unsigned b = 0; b < 256; b++) {
-        stand_in(b, piece);
+        byte_stand_in(b, piece);
         add(piece, TOK_NORMAL);
     }
     end_id = add("<|end|>", TOK_CONTROL);

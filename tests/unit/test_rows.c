@@ -17,20 +17,14 @@
 #include "api/api.h"
 #include "calls.h"
 
-#define HEAD "{% for m in messages %}<|im_start|>{{ m.role }}\n"
 #define TAIL "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{# tools #}"
 
-#define HERMES \
-    HEAD "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": " \
-    "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}" TAIL
+#define HERMES CALLS_TURN CALLS_HERMES TAIL
 
-#define XML \
-    HEAD "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n<function={{ c.function.name }}>\n" \
-    "{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}" \
-    "</function>\n</tool_call>{% endfor %}" TAIL
+#define XML CALLS_TURN CALLS_XML TAIL
 
 #define ARG_KEYS \
-    HEAD "{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}\n" \
+    CALLS_TURN "{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}\n" \
     "{% for k, v in c.function.arguments | items %}<arg_key>{{ k }}</arg_key>\n<arg_value>{{ v }}</arg_value>\n" \
     "{% endfor %}</tool_call>{% endfor %}" TAIL
 
@@ -174,10 +168,10 @@ static void check_empty(const char *source, const char *tools, const char *why)
 static void test_empty(void **state)
 {
     (void)state;
-    check_empty(HEAD "{{ m.content }}" TAIL, ONE, "");                                                /* no tool calls */
-    check_empty(HEAD "{{ m.content }}{% if m.tool_calls %}<tool_call>\n{}\n</tool_call>{% endif %}" TAIL, ONE,
-                "format");                                                                            /* nameless */
-    check_empty(HEAD "{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ raise_exception('no calls here') }}"
+    check_empty(CALLS_TURN "{{ m.content }}" TAIL, ONE, ""); /* no tool calls */
+    check_empty(CALLS_TURN "{{ m.content }}{% if m.tool_calls %}<tool_call>\n{}\n</tool_call>{% endif %}" TAIL, ONE,
+                "format"); /* nameless */
+    check_empty(CALLS_TURN "{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ raise_exception('no calls here') }}"
                      "{% endfor %}" TAIL, ONE, "no calls here");                                      /* throwing */
     check_empty("{{ raise_exception('never') }}<tool_call>", ONE, "never");
     check_empty(HERMES, "[]", "no tools");

@@ -17,16 +17,10 @@
 #include "api/api.h"
 #include "calls.h"
 
-#define HEAD "{% for m in messages %}<|im_start|>{{ m.role }}\n"
 #define TAIL "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}" \
     "{# tools <think> </think> #}"
-#define HERMES \
-    HEAD "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": " \
-    "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}" TAIL
-#define XML \
-    HEAD "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n<function={{ c.function.name }}>\n" \
-    "{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}" \
-    "</function>\n</tool_call>{% endfor %}" TAIL
+#define HERMES CALLS_TURN CALLS_HERMES TAIL
+#define XML CALLS_TURN CALLS_XML TAIL
 
 #define TOOLS \
     "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}," \

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "byte_stand_in.h"
 #include "base/base.h"
 #include "ffwd_shim.h"
 #include "text/text.h"
@@ -37,23 +38,6 @@ static tok_id add(struct words *w, const char *text, int type, float score)
     return (tok_id)i;
 }
 
-/* GPT-2's stand-in for a byte, as UTF-8. */
-static void stand_in(unsigned byte, char out[4])
-{
-    unsigned c = byte, next = 256;
-    bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    for (unsigned b = 0; !printable && b <= byte; b++)
-        if (!((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174))
-            c = next++;
-    memset(out, 0, 4);
-    if (c < 128) {
-        out[0] = (char)c;
-    } else {
-        out[0] = (char)(0xC0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 63));
-    }
-}
-
 enum { BPE_BOS = 256, BPE_END, BPE_THINK, BPE_HE, BPE_LL, BPE_HELL, BPE_COUNT };
 
 static const struct text_view merges[] = {{"h e", 3}, {"l l", 3}, {"he ll", 5}};
@@ -68,7 +52,7 @@ static struct tok *byte_level(void)
     char piece[4];
     w.n = 0;
     for (unsigned b = 0; b < 256; b++) {
-        stand_in(b, piece);
+        byte_stand_in(b, piece);
         add(&w, piece, TOK_NORMAL, 0);
     }
     add(&w, "<|bos|>", TOK_CONTROL, 0);
