@@ -4,11 +4,12 @@
     bench/replay.py [--ffwd PROGRAM] [--threads N] [--models smollm2,1b] [--classes a,b] [--tool-lines 24] [--lines 3]
                     [--repeat 3] [--each] [--no-peer] [--out FILE]
 
-Makes what it needs once, in the user's cache and in build/bench: the corpus (bench/corpus/make.py) and a model of the Llama
-3.2 1B shape with random weights (tools/synth_model.py), of which a third of the conversations are run: it is slow. What
-steps cost is measured first, and frozen. SmolLM2 is also run with eight requests at a time, and with a draft that is never right. Extraction is run beside
-llama.cpp's server with the same model and schemas (bench/peers.sh builds it). Needs an otherwise idle machine and says
-so when it is not. The exit status is 0 when everything was measured, bars met or not.
+Makes what it needs once, in the user's cache and in build/bench: the corpus (bench/corpus/make.py) and a model of the
+Llama 3.2 1B shape with random weights (tools/synth_model.py), of which a third of the conversations are run: it is
+slow. What steps cost is measured first, and frozen. SmolLM2 is also run with eight requests at a time, and with a
+draft that is never right. Extraction is run beside llama.cpp's server with the same model and schemas (bench/peers.sh
+builds it). Needs an otherwise idle machine and says so when it is not. The exit status is 0 when everything was
+measured, bars met or not.
 """
 import argparse
 import datetime
