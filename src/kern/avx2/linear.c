@@ -180,7 +180,9 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
         const int g = unpacked || type == KERN_Q6_K ? i : i / 2 + i % 2 * 4;
-        const struct half_panel p = unpacked ? bytes_group(w, g) : panel_group(type, w, g);
+        struct half_panel p = unpacked ? bytes_group(w, g) : panel_group(type, w, g);
+        KEEP_SUM(p.w[0]);
+        KEEP_SUM(p.w[1]);
         const __m256i sc[2] = {s->h[0].sc[g / 4], s->h[1].sc[g / 4]};
 #pragma GCC unroll 4
         for (int t = 0; t < nt; t++)
