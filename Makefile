@@ -210,8 +210,9 @@ tsan: setup-test ## the programs that have threads, under ThreadSanitizer
 	   && BUILD=build/tsan $$(setarch -R true 2>/dev/null && echo setarch -R) tools/run_tests.py tsan
 lint: ## format, warnings, folder table, headers alone, banned calls, sizes, symbol prefixes
 	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
-bench: setup-test ## measures and rewrites bench/RESULTS.md
-	@$(MAKE) build $(PYTHON) && $(MAKE) models && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
+bench: setup-test ## measures against llama.cpp and ik_llama.cpp (IK_SOURCE=) and rewrites bench/RESULTS.md
+	@$(MAKE) build $(LIMITS) $(CHARTS) && $(MAKE) models \
+	   && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
 bench-limits: $(LIMITS) ## what this machine's memory and processors can do
 	@$(LIMITS)
 bench-replay: setup-test ## measures what fast-forwarding saves, and rewrites that section of bench/RESULTS.md
@@ -231,6 +232,11 @@ setup-test:
 $(PYTHON): tools/requirements.txt
 	@echo "  VENV  build/venv"
 	@python3 -m venv build/venv && build/venv/bin/python -m pip install --quiet -r $< && touch $@
+
+CHARTS := build/venv/.charts
+$(CHARTS): bench/requirements.txt $(PYTHON)
+	@echo "  VENV  matplotlib"
+	@build/venv/bin/python -m pip install --quiet -r $< && touch $@
 
 models: $(PROGRAM)
 	@$(PROGRAM) pull smollm2 >/dev/null && $(PROGRAM) pull gemma3-270m >/dev/null
