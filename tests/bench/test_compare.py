@@ -72,6 +72,19 @@ for b in rows:
 """
 
 
+# Knows two of the programs, and "builds" those it is asked for.
+FAKE_CMAKE = """
+import os
+args = sys.argv[1:]
+if args[0] == "--build" and args[-1] == "help":
+    print("... all\\n... llama-bench\\n... llama-cli\\n... llama-other")
+elif args[0] == "--build":
+    os.makedirs(args[1] + "/bin")
+    for name in args[args.index("--target") + 1:]:
+        open(f"{args[1]}/bin/{name}", "w").close()
+"""
+
+
 def script(path, text, **values):
     path = os.path.join(TEMP.name, path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -247,6 +260,33 @@ def test_a_whole_run_writes_the_model_s_section():
     assert "| 40.0 [40.0–40.0] | 8.0 [8.0–8.0] | 4.0 [4.0–4.0] | 0.10 [0.10–0.10] |" in rows["a pass over 4, ms"]
     assert "llama.cpp: weights repacked for prefill, short passes" in text and "as in the file for decode" in text
     assert text.endswith("\n## Fast-forwarding\n\nkept\n") and "SmolLM2-135M Q4_1\n  prefill 32" in out
+
+
+def test_ik_llama_cpp_is_built_from_a_given_source_or_taken_as_it_is():
+    root = os.path.join(TEMP.name, "peers")
+    for tool in ("bench", "batched-bench", "cli", "completion", "server", "perplexity", "tokenize"):
+        script(f"peers/build-0.3.36/bin/llama-{tool}", "")  # llama.cpp is there already
+    for tool in ("g++", "make"):
+        script(f"tools/{tool}", "")
+    script("tools/cmake", FAKE_CMAKE)
+    kit.write_text(os.path.join(TEMP.name, "ik/CMakeLists.txt"), "")
+
+    def shell(*args, **more):
+        env = dict(os.environ, PEERS_DIR=root, PATH=os.path.join(TEMP.name, "tools") + ":" + os.environ["PATH"], **more)
+        env = {key: value for key, value in env.items() if key not in ("IK_SOURCE", "IK_BUILD") or key in more}
+        got = subprocess.run([os.path.join(ROOT, "bench/peers.sh"), *args], env=env, capture_output=True, text=True,
+                             timeout=60, check=False)
+        return got.returncode, got.stdout.strip(), got.stderr
+
+    assert shell("where", "ik")[0] == 1 and "IK_SOURCE" in shell("where", "ik")[2]
+    assert shell("build", IK_SOURCE=root)[0] == 1 and "holds no source" in shell("build", IK_SOURCE=root)[2]
+    code, out, err = shell(IK_SOURCE=os.path.join(TEMP.name, "ik"))
+    assert code == 0 and out == root + "/build-0.3.36/bin", err
+    assert shell("where", "ik")[:2] == (0, root + "/build-ik/bin")
+    # only what the source has: no llama-sweep-bench
+    assert sorted(os.listdir(root + "/build-ik/bin")) == ["llama-bench", "llama-cli"]
+    assert shell("where", "ik", IK_BUILD=root + "/build-0.3.36")[:2] == (0, root + "/build-0.3.36/bin")
+    assert shell("where", "llama")[:2] == (0, root + "/build-0.3.36/bin") and shell("where", "other")[0] == 1
 
 
 def test_the_chart_is_drawn():
