@@ -159,8 +159,8 @@ def measure_part(got, path, part, programs, plan):
         plan.took(part, since)
 
 
-def measure(model, parts, ffwd, others, plan):
-    title, path = bars.MODELS[model].title, file_of(model, ffwd)
+def measure(model, path, parts, ffwd, others, plan):
+    title = bars.MODELS[model].title
     kit.read_whole(path)
     info = ffwd.info("-m", path)
     got = {"isa": info["isa"], "threads": int(ffwd.threads), "info": info["model"], "figures": {}, "probes": {}}
@@ -259,9 +259,9 @@ def main():
              for model in args.models}
     plan = Plan([p for each in parts.values() for p in each], QUICK_S if args.quick else 0)
     kit.say(f"{len(args.models)} models, {len(args.figures)} figures: about {plan.minutes():.0f} min")
-    results = {}
-    for model in args.models:
-        results[model] = measure(model, parts[model], ffwd, others, plan)
+    paths, results = {model: file_of(model, ffwd) for model in args.models}, {}
+    for model, path in paths.items():
+        results[model] = measure(model, path, parts[model], ffwd, others, plan)
         if args.out != "-":
             report.write(args.out, {model: results[model]}, machine["why"], busy)
     if args.out != "-" and args.models == list(bars.MODELS):

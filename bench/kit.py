@@ -115,9 +115,12 @@ def cache():
 
 
 def python():
-    """A Python that has the packages of tools/requirements.txt, where there is one."""
+    """A Python that has numpy, as tools/synth_model.py needs it, or the end of this script."""
     made = os.path.join(ROOT, "build/venv/bin/python")
-    return os.environ.get("PYTHON") or (made if os.access(made, os.X_OK) else sys.executable)
+    found = os.environ.get("PYTHON") or (made if os.access(made, os.X_OK) else sys.executable)
+    if subprocess.run([found, "-c", "import numpy"], capture_output=True, check=False).returncode:
+        die(f"{found} has no numpy: `make build/venv/bin/python` makes one that has it")
+    return found
 
 
 def known_model(ffwd, name):

@@ -119,7 +119,7 @@ def wrong_draft(args):
     ratios, counts = [], {"proposed": 0, "accepted": 0}
     with tempfile.TemporaryDirectory() as folder:
         draft = os.path.join(folder, "draft.gguf")
-        output([sys.executable, os.path.join(ROOT, "tools/synth_model.py"), "--like", model, "--out", draft, "--layers", "2",
+        output([kit.python(), os.path.join(ROOT, "tools/synth_model.py"), "--like", model, "--out", draft, "--layers", "2",
                 "--width", "256", "--heads", "4", "--kv-heads", "4", "--ffn", "768"])
         for _ in range(DRAFT_PAIRS):
             runs = []
@@ -216,11 +216,13 @@ def main():
     args = arguments()
     busy = kit.busy()
     why = "Kernels: " + json.loads(output([args.ffwd, "info", "--json"]))["why"].rstrip(".") + "."
+    kit.python()  # says now that it is missing
     corpus = make_corpus()
+    wrong = wrong_draft(args) if "smollm2" in args.models else []
     results = [(name, measure(name, corpus, args, 1)) for name in args.models]
     if "smollm2" in args.models:
         results.append(("smollm2", measure("smollm2", corpus, args, 8)))
-    peer = wrong_draft(args)
+    peer = wrong
     for name, got in results:
         c = got["classes"].get("extraction")
         if name == "1b" and c and not args.no_peer:
