@@ -26,8 +26,8 @@ FIGURES = {
     **{f"prefill-{n}": Figure("prefill", n, f"prefill {n}, tok/s", 0, False) for n in (32, 128, 512, 2048)},
     **{f"decode-{n}": Figure("decode", n, f"decode {peers.DECODE} after {n}, tok/s", 0, False)
        for n in (0, 2048, 8192)},
-    **{f"batch-{n}": Figure("batch", n, f"decode of {n} rows, tok/s", 0, False) for n in (1, 2, 4, 8, 16, 32)},
-    **{f"forward-{n}": Figure("forward", n, f"a pass over {n}, ms", 1, True) for n in (1, 2, 3, 4, 6, 8, 12, 16)},
+    **{f"batch-{n}": Figure("batch", n, f"decode, rows: {n}, tok/s", 0, False) for n in (1, 2, 4, 8, 16, 32)},
+    **{f"forward-{n}": Figure("forward", n, f"a pass, tokens: {n}, ms", 1, True) for n in (1, 2, 3, 4, 6, 8, 12, 16)},
     "first-token": Figure("start", 0, "cold process to first token, s", 2, True),
     "memory": Figure("start", 0, "its peak memory, MB", 0, True),
     "fixed": Figure("own", 0, "peak memory beyond weights and KV, MB", 0, True),

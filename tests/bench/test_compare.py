@@ -257,7 +257,7 @@ def test_a_whole_run_writes_the_model_s_section():
     assert "| 2000 [2000–2000] | 500 [500–500] | 1000 [1000–1000] | 2.00 [2.00–2.00] |" in rows["prefill 512, tok/s"], rows
     assert "ratio ≥ 1.60: 2.00, met" in rows["prefill 512, tok/s"]
     assert "ratio ≥ 1.35: 0.75, **missed**" in rows["decode 128 after 0, tok/s"]
-    assert "| 40.0 [40.0–40.0] | 8.0 [8.0–8.0] | 4.0 [4.0–4.0] | 0.10 [0.10–0.10] |" in rows["a pass over 4, ms"]
+    assert "| 40.0 [40.0–40.0] | 8.0 [8.0–8.0] | 4.0 [4.0–4.0] | 0.10 [0.10–0.10] |" in rows["a pass, tokens: 4, ms"]
     assert "llama.cpp: weights repacked for prefill, short passes" in text and "as in the file for decode" in text
     assert text.endswith("\n## Fast-forwarding\n\nkept\n") and "SmolLM2-135M Q4_1\n  prefill 32" in out
 
