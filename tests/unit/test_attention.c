@@ -46,10 +46,10 @@ static float *logits_with(const char *path, int threads)
         step(f.run, &seq, ids + at, PAST / 10);
     step(f.run, &seq, ids + PAST, CHUNK);
     for (uint32_t i = 0; i < CHUNK; i++)
-        model_head(f.run, &i, 1, logits + i * TINY_VOCAB);
+        model_head(f.run, &i, 1, logits + i * TINY_VOCAB, NULL);
     for (uint32_t i = CHUNK, first = 0; i < CHUNK + SINGLE; i++) {
         step(narrow, &seq, ids + PAST + i, 1);
-        model_head(narrow, &first, 1, logits + i * TINY_VOCAB);
+        model_head(narrow, &first, 1, logits + i * TINY_VOCAB, NULL);
     }
     kv_seq_release(&seq);
     model_run_free(narrow);
