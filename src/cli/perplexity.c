@@ -39,11 +39,6 @@ static const struct opt_verb verb = {
     "in it are not meant. JSON: {tokens, scored, windows, ctx, bos, nll, ppl, top1}.",
     "-m FILE -f TEXTFILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
-struct score {
-    double nll;
-    bool top1, finite;
-};
-
 struct job {
     struct direct d;
     const struct kern_ops *ops;
@@ -53,7 +48,8 @@ struct job {
     tok_id *window;      /* [ctx]: the ids of the window at hand */
     uint32_t ctx;
     const tok_id *want;  /* [HEADS] what each head has to predict */
-    struct score score[HEADS];
+    struct kern_top top[HEADS];
+    double score[HEADS]; /* nll of each, where the logits are finite */
     double nll;          /* sum */
     size_t scored, top1, windows;
 };
@@ -63,15 +59,11 @@ static void score_one(void *ctx, uint32_t task, int worker)
 {
     (void)worker;
     struct job *j = ctx;
-    uint32_t vocab = j->d.info->vocab, best;
+    uint32_t vocab = j->d.info->vocab;
     const float *x = j->d.logits + (size_t)task * vocab;
-    float max;
-    struct score *s = &j->score[task];
-    *s = (struct score){.finite = j->ops->argmax(x, vocab, &best, &max)};
-    if (!s->finite)
-        return;
-    s->nll = log((double)j->ops->exp_sum(x, vocab, max)) + (double)max - (double)x[j->want[task]];
-    s->top1 = best == (uint32_t)j->want[task];
+    float max = j->top[task].value;
+    if (j->top[task].finite)
+        j->score[task] = log((double)j->ops->exp_sum(x, vocab, max)) + (double)max - (double)x[j->want[task]];
 }
 
 /* Scores window ids (at, at + n]: the predictions of hidden states [first, first + n) of the last forward. */
@@ -81,14 +73,14 @@ static enum status score_step(struct job *j, uint32_t at, uint32_t n, struct err
         uint32_t m = n - i < HEADS ? n - i : HEADS, index[HEADS];
         for (uint32_t k = 0; k < m; k++)
             index[k] = i + k;
-        model_head(j->d.run, index, m, j->d.logits, NULL);
+        model_head(j->d.run, index, m, j->d.logits, j->top);
         j->want = j->window + at + i + 1;
         pool_run(j->d.workers, score_one, j, m);
         for (uint32_t k = 0; k < m; k++) {
-            if (!j->score[k].finite)
+            if (!j->top[k].finite)
                 return err_set(e, ST_STEP_FAILED, "", "the logits of token %zu are not finite", j->scored);
-            j->nll += j->score[k].nll;
-            j->top1 += j->score[k].top1;
+            j->nll += j->score[k];
+            j->top1 += j->top[k].index == (uint32_t)j->want[k];
             j->scored++;
         }
     }

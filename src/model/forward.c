@@ -66,6 +66,8 @@ static void linear_task(void *ctx, uint32_t task, int worker)
 static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
 {
     uint32_t panels = 0, tasks = 0, workers = (uint32_t)pool_size(r->pool);
+    if (!j->act.tokens)
+        return 0;
     for (uint32_t i = 0; i < j->n; i++)
         panels += kern_panels(j->mat[i]->rows);
     j->ops = r->m->ops;
@@ -375,9 +377,9 @@ static void head_task(void *ctx, uint32_t task, int worker)
             m->ops->softcap(logits, to - from, m->final_softcap);
         if (!j->parts)
             continue;
-        struct kern_top *t = &j->parts[(size_t)task * n + i];
-        t->finite = m->ops->argmax(logits, to - from, &t->index, &t->value);
-        t->index += from;
+        struct kern_top top = m->ops->argmax(logits, to - from);
+        top.index += from;
+        j->parts[(size_t)task * n + i] = top;
     }
 }
 

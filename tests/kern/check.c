@@ -33,6 +33,17 @@ uint32_t rnd_below(struct check *c, uint32_t n)
     return (uint32_t)((uint64_t)rnd(c) * n >> 32);
 }
 
+void shuffled(struct check *c, uint32_t *table, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        table[i] = i;
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = rnd_below(c, i), t = table[i - 1];
+        table[i - 1] = table[j];
+        table[j] = t;
+    }
+}
+
 float rnd_float(struct check *c, float scale)
 {
     return ((float)(rnd(c) >> 8) * 0x1p-23f - 1.0f) * scale;

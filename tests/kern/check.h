@@ -21,6 +21,7 @@ struct check {
 /* Random values: a pure function of seed and how many were drawn. */
 uint32_t rnd(struct check *c);
 uint32_t rnd_below(struct check *c, uint32_t n);
+void shuffled(struct check *c, uint32_t *table, uint32_t n); /* 0 to n - 1 in random order */
 float rnd_float(struct check *c, float scale); /* in [-scale, scale) */
 
 /* Memory whose last byte is the last before an unreadable page; `align` is 1 or a power of two that the end is rounded

@@ -88,7 +88,7 @@ VEC_INLINE __m256 bytes_ps(const uint8_t *p)
 VEC_INLINE struct half_scales half_scales_of(ktype type, const uint8_t *meta, uint32_t sub, const int h)
 {
     struct half_scales s = {.sc = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}};
-    if (type == KERN_Q4_K || type == KERN_Q5_K) {
+    if (is_k45(type)) {
         s.ds = _mm256_mul_ps(halfs(meta + META_K_D + 16 * h), bytes_ps(meta + sub * 16 + 8 * h));
         s.m = _mm256_mul_ps(halfs(meta + META_K_DMIN + 16 * h), bytes_ps(meta + META_K_MIN + sub * 16 + 8 * h));
     } else if (type == KERN_Q6_K) {
@@ -167,8 +167,8 @@ VEC_INLINE __m256 finish(ktype type, const struct half_scales *s, const struct k
     acc = _mm256_fmadd_ps(_mm256_mul_ps(s->ds, _mm256_set1_ps(xm->d)), _mm256_cvtepi32_ps(idot), acc);
     if (!has_min(type))
         return acc;
-    __m256 xs = _mm256_set1_ps(xm->ds); /* K types subtract their minimum, the others add it */
-    return type == KERN_Q4_K || type == KERN_Q5_K ? _mm256_fnmadd_ps(s->m, xs, acc) : _mm256_fmadd_ps(s->m, xs, acc);
+    __m256 xs = _mm256_set1_ps(xm->ds);
+    return is_k45(type) ? _mm256_fnmadd_ps(s->m, xs, acc) : _mm256_fmadd_ps(s->m, xs, acc);
 }
 
 /* One 32-k block, sixteen outputs × nt tokens. Groups are met in an order that suits where they come from: a packed

@@ -60,7 +60,7 @@ VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 }
 
 struct panel_scales {
-    __m512 ds, neg_m;
+    __m512 ds, m;
     __m512i sc[2]; /* Q6_K: scales of the two halves of k */
 };
 
@@ -73,11 +73,10 @@ VEC_INLINE struct panel_scales scales_of(ktype type, const uint8_t *meta, uint32
 {
     struct panel_scales s;
     memset(&s, 0, sizeof s);
-    if (type == KERN_Q4_K || type == KERN_Q5_K) {
+    if (is_k45(type)) {
         s.ds = _mm512_mul_ps(vf_load_half((const uint16_t *)(meta + META_K_D)), bytes_ps(meta + sub * 16));
-        __m512 m = _mm512_mul_ps(vf_load_half((const uint16_t *)(meta + META_K_DMIN)),
-                                 bytes_ps(meta + META_K_MIN + sub * 16));
-        s.neg_m = vf_from_bits(vi_add(vi_from_bits(m), vi_set1(INT32_MIN)));
+        s.m = _mm512_mul_ps(vf_load_half((const uint16_t *)(meta + META_K_DMIN)),
+                            bytes_ps(meta + META_K_MIN + sub * 16));
     } else if (type == KERN_Q6_K) {
         s.ds = vf_load_half((const uint16_t *)(meta + META_Q6_D));
         for (uint32_t i = 0; i < 2; i++)
@@ -85,7 +84,7 @@ VEC_INLINE struct panel_scales scales_of(ktype type, const uint8_t *meta, uint32
     } else {
         s.ds = vf_load_half((const uint16_t *)meta);
         if (has_min(type))
-            s.neg_m = vf_load_half((const uint16_t *)(meta + 32));
+            s.m = vf_load_half((const uint16_t *)(meta + 32));
     }
     return s;
 }
@@ -112,7 +111,10 @@ VEC_INLINE vf finish(ktype type, const struct panel_scales *s, const struct kern
             idot = _mm512_sub_epi32(idot, _mm512_set1_epi32(offset * xm->s));
     }
     acc = _mm512_fmadd_ps(_mm512_mul_ps(s->ds, _mm512_set1_ps(xm->d)), _mm512_cvtepi32_ps(idot), acc);
-    return has_min(type) ? _mm512_fmadd_ps(s->neg_m, _mm512_set1_ps(xm->ds), acc) : acc;
+    if (!has_min(type))
+        return acc;
+    __m512 xs = _mm512_set1_ps(xm->ds);
+    return is_k45(type) ? _mm512_fnmadd_ps(s->m, xs, acc) : _mm512_fmadd_ps(s->m, xs, acc);
 }
 
 /* One 32-k block, sixteen outputs × nt tokens. */

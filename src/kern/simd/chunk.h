@@ -26,7 +26,7 @@ VEC_INLINE void prefetch_block(ktype type, const uint8_t *q, const uint8_t *meta
             __builtin_prefetch(meta + META_AHEAD + i);
 }
 
-/* Up to FEW tokens: weights are unpacked in registers, and so are the sums, if there are registers for them. */
+/* Up to FEW tokens: weights are unpacked in registers, where up to FEW_SUMS tokens' sums stay, too. */
 VEC_INLINE void panel_few(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
                           const struct kern_xmeta *xm, const int n, vf *acc)
 {

@@ -16,9 +16,15 @@ VEC_INLINE int is_5bit(ktype type)
     return type == KERN_Q5_0 || type == KERN_Q5_1 || type == KERN_Q5_K;
 }
 
+/* Their scales and minima are bytes times d and dmin, and the minimum is subtracted; the others with one add it. */
+VEC_INLINE int is_k45(ktype type)
+{
+    return type == KERN_Q4_K || type == KERN_Q5_K;
+}
+
 VEC_INLINE int has_min(ktype type)
 {
-    return type == KERN_Q4_1 || type == KERN_Q5_1 || type == KERN_Q4_K || type == KERN_Q5_K;
+    return type == KERN_Q4_1 || type == KERN_Q5_1 || is_k45(type);
 }
 
 #endif
