@@ -16,6 +16,7 @@
 struct chat;
 struct kern_ops;
 struct model;
+struct packed_store;
 struct sample_params;
 struct tok;
 struct weights;
@@ -31,6 +32,7 @@ struct api_open {
     const char *path;
     unsigned want;   /* of enum api_want */
     uint32_t threads; /* 0 = pool_default_threads() */
+    const struct packed_store *store; /* where packed weights are kept (weights.h); NULL = nowhere */
     /* Called now and then while weights are packed, from the calling thread; may be NULL. */
     void (*progress)(void *ctx, size_t done, size_t total);
     void *progress_ctx;

@@ -200,8 +200,11 @@ static enum status open_model(struct api_model *m, const struct api_open *o, str
         return ST_OK;
     TRY(kern_choose(&m->ops, e));
     TRY(pool_new(&m->pool, (int)o->threads, e));
-    struct model_options mo = {
-        .pool = m->pool, .ops = m->ops, .progress = o->progress, .progress_ctx = o->progress_ctx};
+    struct model_options mo = {.pool = m->pool,
+                               .ops = m->ops,
+                               .store = o->store,
+                               .progress = o->progress,
+                               .progress_ctx = o->progress_ctx};
     return model_new(&m->model, m->weights, &mo, e);
 }
 
