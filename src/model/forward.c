@@ -61,14 +61,17 @@ static void linear_task(void *ctx, uint32_t task, int worker)
     j->ops->linear(j->mat[i], p0, p1 < panels ? p1 : panels, &j->act, j->out[i], j->mat[i]->rows);
 }
 
-/* Cuts a job into tasks, at most LINEAR_TASKS for each worker and one for each matrix; returns how many. */
+/* Cuts a job into tasks, at most LINEAR_TASKS for each worker and one for each matrix; returns how many. Small layers with
+ * few tokens are cut less: taking a task from the others' processors costs as much as some kilobytes of weights. */
 static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
 {
-    uint32_t panels = 0, tasks = 0;
+    uint32_t panels = 0, tasks = 0, workers = (uint32_t)pool_size(r->pool);
     for (uint32_t i = 0; i < j->n; i++)
         panels += kern_panels(j->mat[i]->rows);
     j->ops = r->m->ops;
-    j->step = ceil_div(panels, (uint32_t)pool_size(r->pool) * LINEAR_TASKS);
+    size_t least = LINEAR_TASK_BYTES / (j->mat[0]->stride * j->act.tokens);
+    uint32_t fine = ceil_div(panels, workers * LINEAR_TASKS), coarse = ceil_div(panels, workers * LINEAR_TASKS_LEAST);
+    j->step = least > coarse ? coarse : least > fine ? (uint32_t)least : fine;
     for (uint32_t i = 0; i < j->n; i++)
         tasks += j->tasks[i] = ceil_div(kern_panels(j->mat[i]->rows), j->step);
     return tasks;

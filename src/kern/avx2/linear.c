@@ -13,7 +13,7 @@
 #include "kern/avx2/avx2.h"
 #include "kern/simd/quant.h"
 
-#define TILE 4           /* tokens that share a load of weights */
+#define TILE 4           /* tokens that share a load of weights, at most */
 #define FEW 4            /* tokens up to which unpacking to memory does not pay */
 #define FEW_SUMS 2       /* and up to which their sums stay in registers then */
 
@@ -196,19 +196,31 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
     }
 }
 
+/* How many tokens share a load of weights: as many as the registers hold the sums of. */
+VEC_INLINE int tile_of(ktype type)
+{
+    return type == KERN_Q6_K ? 2 : type == KERN_Q8_0 ? 3 : TILE;
+}
+
 VEC_INLINE void block_tokens(ktype type, const uint8_t *w, const struct panel_scales *s, const int8_t *x,
                              const struct kern_xmeta *xm, vf *acc, uint32_t n)
 {
-    const int nt = type == KERN_Q6_K ? 2 : TILE;
+    const int nt = tile_of(type);
     uint32_t t = 0;
     for (; t + (uint32_t)nt <= n; t += (uint32_t)nt)
         block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, nt);
-    if (n - t == 3)
-        block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, 3);
-    else if (n - t == 2)
-        block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, 2);
-    else if (n - t == 1)
-        block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, 1);
+#define TAIL(NT)                                                                         \
+    case NT:                                                                             \
+        if (NT < nt)                                                                     \
+            block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, NT);                  \
+        break
+    switch (n - t) {
+        TAIL(1);
+        TAIL(2);
+        TAIL(3);
+    default: break;
+    }
+#undef TAIL
 }
 
 #include "kern/simd/chunk.h"
