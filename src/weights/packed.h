@@ -18,7 +18,8 @@
  * while it is mapped gets this process a SIGBUS, as with any mapped file.
  *
  * Huge pages or nothing. Panels are read from end to end for each token, and from pages of 4 KiB that takes about 15 %
- * longer. Where files do not get huge pages (ext4 before Linux 6.16, for one), they are not kept.
+ * longer. Where files do not get huge pages (ext4 before Linux 6.16, for one), they are not kept; and a file that did not
+ * get them this time, because memory is in pieces, is copied.
  */
 #ifndef WEIGHTS_PACKED_H
 #define WEIGHTS_PACKED_H
@@ -40,9 +41,10 @@ struct packed_file {
 /* Of the file for `bytes` of panels; 0 when there cannot be one. */
 size_t packed_file_bytes(size_t bytes);
 
-/* Maps the file at `path`, read-only, if it is what `key` says, whole and undamaged; `bytes` are those of the panels. */
+/* Maps the file at `path`, read-only, if it is what `key` says, whole and undamaged; `bytes` are those of the panels.
+ * *huge: in huge pages, all but a few. */
 bool packed_file_find(struct packed_file *f, const char *path, const uint8_t key[PACKED_KEY], size_t bytes,
-                      bool small_pages, struct pool *pool);
+                      struct pool *pool, bool *huge);
 
 /* Maps a new file without a name, all zeros, to be written to. False, with a line in the log, when the folder, its disk
  * or this process's limits have no room for it. */

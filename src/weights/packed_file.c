@@ -193,10 +193,9 @@ static bool is_whole(struct packed_file *f, const struct stat *st, const uint8_t
 }
 
 bool packed_file_find(struct packed_file *f, const char *path, const uint8_t key[PACKED_KEY], size_t bytes,
-                      bool small_pages, struct pool *pool)
+                      struct pool *pool, bool *huge)
 {
     struct stat st;
-    bool huge;
     size_t whole = round_up(bytes);
     *f = (struct packed_file){.fd = whole ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1};
     if (f->fd < 0)
@@ -205,11 +204,9 @@ bool packed_file_find(struct packed_file *f, const char *path, const uint8_t key
         log_line(LOG_INFO, "%s is not used: it is another user's, or others may write to it", path);
     } else if (flock(f->fd, LOCK_SH | LOCK_NB) != 0) {
         log_line(LOG_INFO, "%s is not used: another process is about to remove it", path);
-    } else if (!is_whole(f, &st, key, whole, pool, &huge)) {
+    } else if (!is_whole(f, &st, key, whole, pool, huge)) {
         log_line(LOG_INFO, "%s is damaged and is removed", path);
         unlink(path);
-    } else if (!small_pages && !huge) {
-        log_line(LOG_INFO, "%s is not used: it is not mapped in huge pages", path);
     } else {
         futimens(f->fd, NULL); /* used now: packed_dir.c */
         return true;
