@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
+#if __has_include(<xxh_x86dispatch.h>) /* the same hashes, 1.5 times as fast where the machine has wide vectors */
+#include <xxh_x86dispatch.h>
+#endif
 
 #include "weights/packed.h"
 
