@@ -4,8 +4,7 @@
  */
 #include <string.h>
 
-#include "kern/half.h"
-#include "kern/panel.h"
+#include "kern/panel_read.h"
 
 static void put4(uint8_t *q, uint32_t vec, uint32_t lane, const uint8_t *four)
 {
@@ -33,13 +32,23 @@ static void put_nibble_values(uint8_t *q, uint32_t lane, const uint8_t *x)
     put_nibbles(q, lane, b);
 }
 
-/* The fifth bits of 32 values, from a mask whose bit k belongs to k. */
-static void put_fifth(uint8_t *q, uint32_t lane, uint32_t mask)
+/* One bit of each of 32 values, from a mask whose bit k belongs to k. */
+static void put_bits(uint8_t *h, uint32_t lane, uint32_t mask)
 {
-    uint8_t h[4] = {0};
+    uint8_t b[4] = {0};
     for (int k = 0; k < 32; k++)
-        h[k % 4] |= (uint8_t)(((mask >> k) & 1) << (k / 4));
-    put4(q + 256, 0, lane, h);
+        b[k % 4] |= (uint8_t)(((mask >> k) & 1) << (k / 4));
+    put4(h, 0, lane, b);
+}
+
+/* 32 values below 4. */
+static void put_bit_pairs(uint8_t *h, uint32_t lane, const uint8_t *x)
+{
+    uint8_t b[2][4] = {{0}};
+    for (int k = 0; k < 32; k++)
+        b[k / 16][k % 4] |= (uint8_t)(x[k] << (2 * (k / 4 % 4)));
+    put4(h, 0, lane, b[0]);
+    put4(h, 1, lane, b[1]);
 }
 
 static uint32_t load_u32(const uint8_t *p)
@@ -77,7 +86,7 @@ static void pack_k45(enum kern_type type, const uint8_t *f, uint32_t lane, uint8
         }
         put_nibble_values(q + (uint32_t)s * qb, lane, x);
         if (type == KERN_Q5_K)
-            put_fifth(q + (uint32_t)s * qb, lane, fifth);
+            put_bits(q + (uint32_t)s * qb + 256, lane, fifth);
         k_scale_min(scales, s, &meta[s * 16 + (int)lane], &meta[META_K_MIN + (uint32_t)s * 16 + lane]);
     }
     put_u16(meta, META_K_D, lane, f);
@@ -92,19 +101,70 @@ static void pack_q6k(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
     for (uint32_t s = 0; s < 8; s++) {
         const uint8_t *ql = f + s / 4 * 64 + s % 2 * 32, *qh = f + 128 + s / 4 * 32;
         uint32_t r = s % 4;
-        uint8_t x[32], h[2][4] = {{0}};
+        uint8_t x[32], top[32];
         for (uint32_t k = 0; k < 32; k++) {
             x[k] = r < 2 ? ql[k] & 15 : ql[k] >> 4;
-            uint32_t top = (qh[k] >> (2 * r)) & 3, g = k / 4;
-            h[g / 4][k % 4] |= (uint8_t)(top << (2 * (g % 4)));
+            top[k] = (qh[k] >> (2 * r)) & 3;
         }
         put_nibble_values(q + s * qb, lane, x);
-        put4(q + s * qb + 256, 0, lane, h[0]);
-        put4(q + s * qb + 256, 1, lane, h[1]);
+        put_bit_pairs(q + s * qb + 256, lane, top);
     }
     for (uint32_t i = 0; i < 16; i++)
         meta[i * 16 + lane] = f[192 + i];
-    put_u16(meta, META_Q6_D, lane, f + 208);
+    put_u16(meta, META_K_D, lane, f + 208);
+}
+
+/* The low two bits of sub-block s in Q2_K and Q3_K: value l of the half it lies in, at bits 2 (s % 4) of qs[l]. */
+static void put_low_bits(uint8_t *q, uint32_t lane, const uint8_t *qs, uint32_t s)
+{
+    uint8_t x[32];
+    for (uint32_t k = 0; k < 32; k++)
+        x[k] = (qs[s / 4 * 32 + k] >> (2 * (s % 4))) & 3;
+    put_bit_pairs(q, lane, x);
+}
+
+/* File: scales[16], each with a minimum in its high nibble, qs[64], d, dmin. */
+static void pack_q2k(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
+{
+    for (uint32_t s = 0; s < 8; s++)
+        put_low_bits(q + s * panel_layout(KERN_Q2_K).quant_bytes, lane, f + 16, s);
+    for (uint32_t i = 0; i < 16; i++)
+        meta[i * 16 + lane] = f[i];
+    put_u16(meta, META_K_D, lane, f + 80);
+    put_u16(meta, META_K_DMIN, lane, f + 82);
+}
+
+/* File: hmask[32], qs[64], scales[12], d. Bit s of hmask[k] is the third bit of value k of sub-block s. Scales have 6 bits
+ * and are stored 32 too large: the low four of scale i are nibble i / 8 of scales[i % 8], the others are at bits
+ * 2 (i / 4) of scales[8 + i % 4]. */
+static void pack_q3k(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
+{
+    const uint8_t *scales = f + 96;
+    for (uint32_t s = 0; s < 8; s++, q += panel_layout(KERN_Q3_K).quant_bytes) {
+        uint32_t third = 0;
+        for (uint32_t k = 0; k < 32; k++)
+            third |= (uint32_t)((f[k] >> s) & 1) << k;
+        put_low_bits(q, lane, f + 32, s);
+        put_bits(q + 128, lane, third);
+    }
+    for (uint32_t i = 0; i < 16; i++) {
+        int low = (scales[i % 8] >> (i / 8 * 4)) & 15, high = (scales[8 + i % 4] >> (i / 4 * 2)) & 3;
+        meta[i * 16 + lane] = (uint8_t)((low | high << 4) - 32);
+    }
+    put_u16(meta, META_K_D, lane, f + 108);
+}
+
+/* File: d, u16 high, low[4], qs[128]. Scales have 6 bits and are stored 32 too large: the low four of scale s are nibble
+ * s % 2 of low[s / 2], the others are at bits 2s of `high`. */
+static void pack_iq4xs(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
+{
+    uint32_t high = f[2] | (uint32_t)f[3] << 8;
+    for (uint32_t s = 0; s < 8; s++) {
+        put_nibbles(q + s * panel_layout(KERN_IQ4_XS).quant_bytes, lane, f + 8 + 16 * s);
+        uint32_t scale = ((f[4 + s / 2] >> (s % 2 * 4)) & 15u) | ((high >> (2 * s)) & 3) << 4;
+        meta[s * 16 + lane] = (uint8_t)(scale - 32);
+    }
+    put_u16(meta, META_XS_D, lane, f);
 }
 
 static void pack_block(enum kern_type type, const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
@@ -114,7 +174,8 @@ static void pack_block(enum kern_type type, const uint8_t *f, uint32_t lane, uin
         for (uint32_t g = 0; g < 8; g++)
             put4(q, g, lane, f + 2 + 4 * g);
         break;
-    case KERN_Q4_0: /* d, qs[16] */
+    case KERN_Q4_0:
+    case KERN_IQ4_NL: /* d, qs[16] */
         put_nibbles(q, lane, f + 2);
         break;
     case KERN_Q4_1: /* d, m, qs[16] */
@@ -123,20 +184,23 @@ static void pack_block(enum kern_type type, const uint8_t *f, uint32_t lane, uin
         break;
     case KERN_Q5_0: /* d, qh[4], qs[16] */
         put_nibbles(q, lane, f + 6);
-        put_fifth(q, lane, load_u32(f + 2));
+        put_bits(q + 256, lane, load_u32(f + 2));
         break;
     case KERN_Q5_1: /* d, m, qh[4], qs[16] */
         put_nibbles(q, lane, f + 8);
-        put_fifth(q, lane, load_u32(f + 4));
+        put_bits(q + 256, lane, load_u32(f + 4));
         put_u16(meta, 32, lane, f + 2);
         break;
+    case KERN_MXFP4: /* e, qs[16] */
+        put_nibbles(q, lane, f + 1);
+        meta[lane] = f[0];
+        return;
     case KERN_Q4_K:
-    case KERN_Q5_K:
-        pack_k45(type, f, lane, q, meta);
-        return;
-    case KERN_Q6_K:
-        pack_q6k(f, lane, q, meta);
-        return;
+    case KERN_Q5_K: pack_k45(type, f, lane, q, meta); return;
+    case KERN_Q6_K: pack_q6k(f, lane, q, meta); return;
+    case KERN_Q2_K: pack_q2k(f, lane, q, meta); return;
+    case KERN_Q3_K: pack_q3k(f, lane, q, meta); return;
+    case KERN_IQ4_XS: pack_iq4xs(f, lane, q, meta); return;
     default:
         BUG("packing type %d", (int)type);
     }
@@ -178,45 +242,14 @@ void kern_pack(enum kern_type type, uint32_t rows, uint32_t cols, const void *sr
     }
 }
 
-static float get_half(const uint8_t *p)
-{
-    uint16_t h;
-    memcpy(&h, p, sizeof h);
-    return half_f32(h);
-}
-
-/* Stored quant of k (0..31) of one lane of a 32-k block. */
-static int quant_at(enum kern_type type, const uint8_t *q, uint32_t lane, uint32_t k)
-{
-    uint32_t at = lane * 4 + k % 4, g = k / 4;
-    if (type == KERN_Q8_0)
-        return (int8_t)q[g * 64 + at];
-    int x = k < 16 ? q[g * 64 + at] & 15 : q[(g - 4) * 64 + at] >> 4;
-    if (type == KERN_Q5_0 || type == KERN_Q5_1 || type == KERN_Q5_K)
-        return x | ((q[256 + at] >> g) & 1) << 4;
-    if (type == KERN_Q6_K)
-        return x | ((q[256 + g / 4 * 64 + at] >> (2 * (g % 4))) & 3) << 4;
-    return x;
-}
-
 static void unpack_block(enum kern_type type, const uint8_t *q, const uint8_t *meta, uint32_t sub, uint32_t lane,
                          float *out)
 {
-    float d, m = 0;
-    if (type == KERN_Q4_K || type == KERN_Q5_K) {
-        d = get_half(meta + META_K_D + 2 * lane) * (float)meta[sub * 16 + lane];
-        m = -(get_half(meta + META_K_DMIN + 2 * lane) * (float)meta[META_K_MIN + sub * 16 + lane]);
-    } else {
-        d = get_half(meta + (type == KERN_Q6_K ? META_Q6_D : 0) + 2 * lane);
-        if (type == KERN_Q4_1 || type == KERN_Q5_1)
-            m = get_half(meta + 32 + 2 * lane);
-    }
-    int offset = panel_layout(type).offset;
-    for (uint32_t k = 0; k < 32; k++) {
-        int x = quant_at(type, q, lane, k) - offset;
-        if (type == KERN_Q6_K)
-            x *= (int8_t)meta[(2 * sub + k / 16) * 16 + lane];
-        out[k] = d * (float)x + m;
+    struct panel_scale s = panel_scale(type, meta, sub, lane);
+    for (uint32_t half = 0; half < 2; half++) {
+        float m = s.neg_m * (float)s.mn[half];
+        for (uint32_t k = 16 * half; k < 16 * half + 16; k++)
+            out[k] = s.ds * (float)(s.sc[half] * panel_weight(type, q, lane, k)) + m;
     }
 }
 
