@@ -57,9 +57,9 @@ FLAGS_kern/ref    = $(KERN_OPT)
 FLAGS_kern/avx2   = $(KERN_OPT) $(AVX2_FLAGS)
 FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
 
-LIBS_LIB    := -lm -lpthread -ldl
+LIBS_LIB    := -lxxhash -lm -lpthread -ldl
 LIBS_SERVER := -lmicrohttpd -ljansson
-LIBS        := $(LIBS_SERVER) -lmd -ledit -lxxhash $(LIBS_LIB)
+LIBS        := $(LIBS_SERVER) -lmd -ledit $(LIBS_LIB)
 
 # -------------------------------------------------------------------------------------------------------- sources
 
@@ -136,7 +136,8 @@ KERN_SRC := $(sort $(wildcard tests/kern/*.c))
 KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
 SIM      := $(BUILD)/tests/sim
 # Those with more than one thread, for `make tsan`.
-THREADED := test_base test_grammar_limits test_engine test_engine_many test_engine_cache test_sched test_server test_api test_serve
+THREADED := test_base test_grammar_limits test_engine test_engine_many test_engine_cache test_sched test_server test_api \
+            test_serve test_packed
 MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))

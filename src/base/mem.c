@@ -67,14 +67,26 @@ static bool file_number(const char *path, const char *key, uint64_t *out)
     return found;
 }
 
+/* Files that this process has mapped, its weights among them: the system counts them as page cache, and they could be
+ * had only by reading them again for each token. */
+static uint64_t mapped_files(void)
+{
+    uint64_t file = 0, shared = 0;
+    file_number("/proc/self/status", "RssFile:", &file);
+    file_number("/proc/self/status", "RssShmem:", &shared);
+    return (file + shared) * 1024;
+}
+
 uint64_t mem_available(void)
 {
-    uint64_t kib, best = UINT64_MAX, limit, left;
+    uint64_t kib, best = UINT64_MAX, limit, left, mapped = mapped_files();
     if (file_number("/proc/meminfo", "MemAvailable:", &kib))
         best = kib * 1024;
     if (cgroup_memory(&limit, &left) && left < best)
         best = left;
-    return best == UINT64_MAX ? (uint64_t)1 << 30 : best;
+    if (best == UINT64_MAX)
+        return (uint64_t)1 << 30;
+    return best > mapped ? best - mapped : 0;
 }
 
 uint64_t mem_total(void)

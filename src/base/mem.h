@@ -18,8 +18,8 @@ void mem_forget(void *p, size_t bytes);
 size_t mem_mul(size_t a, size_t b);
 size_t mem_add(size_t a, size_t b);
 
-/* What this process may still take: free memory of the machine or of its control groups, whichever is less, in bytes;
- * page cache counts as free. */
+/* What this process may still take: free memory of the machine or of its control groups, whichever is less, in bytes.
+ * Page cache counts as free, unless it is files that this process has mapped and read. */
 uint64_t mem_available(void);
 
 /* All it could ever have: the machine's memory or its tightest control group's limit. */

@@ -13,12 +13,13 @@
 struct options {
     const char *model;
     uint32_t threads;
-    bool json, cost;
+    bool json, cost, no_packed_cache;
 };
 
 static const struct opt opts[] = {
     CLI_OPT_MODEL(struct options),
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     {"cost", 0, OPT_FLAG, offsetof(struct options, cost), 0, 0, NULL,
      "measure what steps of the model cost here, and print that curve alone; `serve --cost-file` reads the JSON"},
     CLI_OPT_JSON(struct options),
@@ -64,7 +65,7 @@ static json_t *describe_model(const struct api_model *m)
     struct kv_config kv = {.format = KERN_KV_F16, .groups = i->kv_groups};
     memcpy(kv.group, i->kv_group, sizeof kv.group);
     return json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:o}",
+                     "s:I, s:s, s:o}",
                      "path", text_or_null(weights_path(m->weights)), "architecture", text_or_null(i->architecture),
                      "name", text_or_null(i->name), "types", text_or_null(i->types), "layers", (int)i->layers,
                      "width", (int)i->width, "ffn", (int)i->ffn, "heads", (int)i->heads, "kv_heads",
@@ -72,8 +73,8 @@ static json_t *describe_model(const struct api_model *m)
                      (int)i->context, "window", (int)i->window, "parameters", (json_int_t)i->parameters, "file_bytes",
                      (json_int_t)weights_file_bytes(m->weights), "weight_bytes", (json_int_t)i->weight_bytes,
                      "token_bytes", (json_int_t)i->token_bytes, "token_macs", (json_int_t)i->token_macs, "head_macs",
-                     (json_int_t)i->head_macs, "kv_position_bytes", (json_int_t)kv_position_bytes(&kv), "kv_groups",
-                     describe_groups(i));
+                     (json_int_t)i->head_macs, "kv_position_bytes", (json_int_t)kv_position_bytes(&kv), "panels",
+                     cli_panels(i->panels), "kv_groups", describe_groups(i));
 }
 
 static void add_meta(void *ctx, const char *key, const char *value)
@@ -159,7 +160,7 @@ int verb_info(int argc, char **argv)
     if (!o.model)
         return print_info(root, o.json);
     struct api_model m;
-    if (cli_load(&m, o.model, o.threads, API_MODEL, &e) != ST_OK) {
+    if (cli_load(&m, o.model, o.threads, API_MODEL, o.no_packed_cache, &e) != ST_OK) {
         json_decref(root);
         return cli_fail(&e);
     }

@@ -21,7 +21,7 @@
 struct options {
     const char *model, *file;
     uint32_t ctx, threads, kv;
-    bool json;
+    bool json, no_packed_cache;
 };
 
 static const struct opt opts[] = {
@@ -30,6 +30,7 @@ static const struct opt opts[] = {
     {"ctx", 'c', OPT_U32, offsetof(struct options, ctx), 2, LIMIT_CONTEXT, "N",
      "tokens of a window (default: the whole text, at most the model's context)"},
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     CLI_OPT_KV(struct options),
     CLI_OPT_JSON(struct options),
 };
@@ -189,7 +190,7 @@ int verb_perplexity(int argc, char **argv)
     struct job j = {.bos = TOK_NONE};
     struct api_model m;
     struct err e = {0};
-    enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK, &e);
+    enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK, o.no_packed_cache, &e);
     if (st != ST_OK)
         return cli_fail(&e);
     cli_catch_signals();

@@ -38,6 +38,11 @@ enum kern_type {
     KERN_Q4_K,
     KERN_Q5_K,
     KERN_Q6_K,
+    KERN_Q2_K,
+    KERN_Q3_K,
+    KERN_IQ4_NL,
+    KERN_IQ4_XS,
+    KERN_MXFP4,
     KERN_TYPES
 };
 

@@ -32,8 +32,8 @@ void guard_release(void);
 /* Counts one comparison; on a difference says where. */
 bool same(struct check *c, const char *what, const void *want, const void *got, size_t n);
 
-/* File bytes of `rows` rows: random quants, scales that stay finite. extreme: all quants at their largest magnitude. */
-uint8_t *random_weights(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols, int extreme);
+/* File bytes of `rows` rows: random quants, scales that stay finite. */
+uint8_t *random_weights(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols);
 
 void check_linear(struct check *c);
 void check_pack(struct check *c);
