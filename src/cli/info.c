@@ -64,16 +64,16 @@ static json_t *describe_model(const struct api_model *m)
     struct kv_config kv = {.format = KERN_KV_F16, .groups = i->kv_groups};
     memcpy(kv.group, i->kv_group, sizeof kv.group);
     return json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:o}",
+                     "s:I, s:I, s:o}",
                      "path", text_or_null(weights_path(m->weights)), "architecture", text_or_null(i->architecture),
                      "name", text_or_null(i->name), "types", text_or_null(i->types), "layers", (int)i->layers,
                      "width", (int)i->width, "ffn", (int)i->ffn, "heads", (int)i->heads, "kv_heads",
                      (int)i->kv_heads, "head_dim", (int)i->head_dim, "vocab", (int)i->vocab, "context",
                      (int)i->context, "window", (int)i->window, "parameters", (json_int_t)i->parameters, "file_bytes",
                      (json_int_t)weights_file_bytes(m->weights), "weight_bytes", (json_int_t)i->weight_bytes,
-                     "token_bytes", (json_int_t)i->token_bytes, "token_macs", (json_int_t)i->token_macs, "head_macs",
-                     (json_int_t)i->head_macs, "kv_position_bytes", (json_int_t)kv_position_bytes(&kv), "kv_groups",
-                     describe_groups(i));
+                     "huge_page_bytes", (json_int_t)mem_huge(), "token_bytes", (json_int_t)i->token_bytes, "token_macs",
+                     (json_int_t)i->token_macs, "head_macs", (json_int_t)i->head_macs, "kv_position_bytes",
+                     (json_int_t)kv_position_bytes(&kv), "kv_groups", describe_groups(i));
 }
 
 static void add_meta(void *ctx, const char *key, const char *value)

@@ -19,6 +19,7 @@
 #include "ffwd.h"
 #include "format/format.h"
 #include "kern/kern.h"
+#include "model/model.h"
 #include "server/server.h"
 
 #define GRACE_MAX 86400u             /* seconds */
@@ -204,6 +205,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
     fprintf(stderr, "listening on %s\n", server_url(s));
     fprintf(stderr, "context %u, up to %zu MB of keys and values%s\n", engine_context(engine),
             engine_kv_bytes(engine) >> 20, o->no_prefix_cache ? "" : ", in which prefixes are kept");
+    fprintf(stderr, "weights %zu MB; %zu MB of this process in huge pages\n",
+            model_info(m->model)->weight_bytes >> 20, (size_t)(mem_huge() >> 20));
     log_line(LOG_INFO, "listening on %s", server_url(s));
     run_until_signal(s, o->grace);
     return 0;

@@ -139,7 +139,7 @@ static enum status make_rows(struct engine *en, struct err *e)
     for (int i = 0; i < pool_size(en->cfg.pool); i++)
         TRY(sampler_new(&en->samplers[i], en->net.vocab, en->net.ops, e));
     en->logits = mem_map(engine_logits_bytes(en));
-    en->ids = mem_map(engine_ids_bytes(en));
+    en->ids = mem_map_sparse(engine_ids_bytes(en));
     if (!en->logits || !en->ids)
         return err_set(e, ST_NO_MEMORY, "rows", "no memory for the ids and logits of %u rows", rows);
     for (uint32_t i = 0; i < en->slots.n; i++)

@@ -33,8 +33,7 @@ static size_t acc_floats(const struct model *m)
 
 size_t attention_max_tasks(const struct model *m, uint32_t cap, int workers)
 {
-    size_t split = cap < SPLIT_TOKENS ? cap : SPLIT_TOKENS;
-    return (size_t)m->info.kv_heads * (cap + split * (2 * (size_t)workers + 2));
+    return (size_t)m->info.kv_heads * cap + 4 * TASKS_EACH * (size_t)workers;
 }
 
 size_t attention_split_floats(const struct model *m, uint32_t cap, uint32_t context)
@@ -59,8 +58,9 @@ static void partials(const struct planner *p, uint64_t pos, uint32_t n, uint64_t
     *part1 = (pos + n - 1) / KERN_PARTIAL + 1;
 }
 
-/* No more tasks than attention_max_tasks() counts: those of all split tiles together are at most 2 TASKS_EACH × workers,
- * since a task has at least half of p->most, and two more for each tile and KV head, where partials do not divide. */
+/* No more tasks than attention_max_tasks() counts. Each tile and KV head may have one that is small. All others have at
+ * least half of p->most, which is at least half of the total / (TASKS_EACH × workers) unless it is 0, and then there
+ * are fewer than TASKS_EACH × workers partials in all. */
 static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t n)
 {
     struct model_run *r = p->r;

@@ -542,6 +542,16 @@ def test_template():
     ffwd("template", "-m", model, "--chat", temp("absent.json")).fails(1, "absent.json")
 
 
+def test_weights_lie_in_huge_pages():
+    with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as f:
+        given = "[never]" not in f.read()
+    model = ffwd("info", "-m", need(SMOLLM2, "no SmolLM2"), "--json").ok().json["model"]
+    if given:
+        assert model["huge_page_bytes"] > model["weight_bytes"] / 2, model
+    else:
+        assert model["huge_page_bytes"] == 0, model
+
+
 def test_info():
     machine = ffwd("info", "--json").ok().json
     assert machine["isa"] in ("ref", "avx2", "avx512") and machine["why"] and machine["threads"] >= 1

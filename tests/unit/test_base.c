@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -196,6 +197,42 @@ static void mem_maps_and_forgets(void **state)
     assert_null(mem_map(SIZE_MAX));
 }
 
+/* Whether the system gives huge pages to those who ask. */
+static bool has_huge_pages(void)
+{
+    char modes[128] = "";
+    FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    if (f && !fgets(modes, sizeof modes, f))
+        modes[0] = 0;
+    if (f)
+        fclose(f);
+    return strchr(modes, '[') && !strstr(modes, "[never]") && prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0;
+}
+
+static void mem_gets_huge_pages(void **state)
+{
+    (void)state;
+    const size_t huge = 2u << 20, n = 8 * huge + 12345;
+    uint64_t before = mem_huge();
+    char *p = mem_map(n), *sparse = mem_map_sparse(n);
+    assert_non_null(p);
+    assert_non_null(sparse);
+    assert_int_equal((uintptr_t)p % huge, 0);
+    p[n - 1] = sparse[n - 1] = 1; /* the last byte belongs to it, where it was cut */
+    for (size_t i = 0; i < n; i += huge)
+        sparse[i] = 1;
+#if !defined(__SANITIZE_ADDRESS__)
+    assert_true(mem_huge() < before + 4 * huge); /* the kernel may make some anywhere at any time */
+    memset(p, 1, n);
+    if (has_huge_pages())
+        assert_true(mem_huge() > before);
+    else
+        assert_int_equal(mem_huge(), 0);
+#endif
+    mem_unmap(p, n);
+    mem_unmap(sparse, n);
+}
+
 static void mem_sums_saturate(void **state)
 {
     (void)state;
@@ -380,6 +417,7 @@ int main(void)
         cmocka_unit_test(arena_is_bounded_aligned_and_zero),
         cmocka_unit_test(arena_serves_large_pieces),
         cmocka_unit_test(mem_maps_and_forgets),
+        cmocka_unit_test(mem_gets_huge_pages),
         cmocka_unit_test(mem_sums_saturate),
         cmocka_unit_test(rng_known_answers),
         cmocka_unit_test(rng_uniform_is_uniform),
