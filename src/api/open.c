@@ -199,6 +199,7 @@ static enum status open_model(struct api_model *m, const struct api_open *o, str
     if (!(o->want & API_MODEL))
         return ST_OK;
     TRY(kern_choose(&m->ops, e));
+    home_choose(weights_file_bytes(m->weights), o->threads);
     TRY(pool_new(&m->pool, (int)o->threads, e));
     struct model_options mo = {
         .pool = m->pool, .ops = m->ops, .progress = o->progress, .progress_ctx = o->progress_ctx};

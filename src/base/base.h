@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/home.h"
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/log.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/home.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -35,7 +36,8 @@ void *mem_map(size_t bytes)
     if (before < HUGE_PAGE)
         munmap(p + before + kept, HUGE_PAGE - before);
     p += before;
-    madvise(p, bytes, MADV_HUGEPAGE); /* advice only: a refusal changes nothing but speed */
+    madvise(p, bytes, MADV_HUGEPAGE); /* advice, as is the home: a refusal changes nothing but speed */
+    home_memory(home_here(), p, bytes);
     return p;
 }
 

@@ -40,7 +40,7 @@ int verb_logits(int argc, char **argv);
     {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", "model file (GGUF), or a name that `ffwd pull` knows"}
 #define CLI_OPT_THREADS(S) \
     {"threads", 't', OPT_U32, offsetof(S, threads), 1, LIMIT_THREADS, "N", \
-     "worker threads (default: the processors this process may use)"}
+     "worker threads (default: the cores of one memory node; more than it has are spread over all nodes)"}
 #define CLI_OPT_CTX(S) \
     {"ctx", 'c', OPT_U32, offsetof(S, ctx), 1, LIMIT_CONTEXT, "N", \
      "longest sequence in tokens (default: what the model and memory allow)"}

@@ -25,19 +25,19 @@ static const struct opt opts[] = {
 };
 static const struct opt_verb verb = {
     "info",
-    "Says which kernels are used and why, what memory there is, and, with -m, what the model looks like and what its "
-    "metadata says. JSON: {version, isa, why, threads, memory, libraries, model, metadata}; with --cost {points: "
-    "[{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, decode_attention_ms_per_mkey, model, isa, "
-    "threads}.",
+    "Says which kernels are used and why, which memory node (home), what memory there is, and, with -m, what the model "
+    "looks like and what its metadata says. JSON: {version, isa, why, threads, home, memory, libraries, model, metadata}; "
+    "with --cost {points: [{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, decode_attention_ms_per_mkey, "
+    "model, isa, threads}.",
     "[-m FILE] [--cost] [--json]", opts, sizeof opts / sizeof *opts};
 
 #define SHOWN 100 /* characters of a metadata value in the plain output */
 
-static json_t *describe_machine(const struct kern_ops *ops, uint32_t threads)
+static json_t *describe_machine(const struct kern_ops *ops, uint32_t threads, uint64_t memory)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:s}", "version", ffwd_version(), "isa", ops->name, "why", kern_why(),
-                     "threads", threads ? (int)threads : pool_default_threads(), "memory",
-                     (json_int_t)mem_available(), "libraries", text_versions());
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:I, s:s}", "version", ffwd_version(), "isa", ops->name, "why", kern_why(),
+                     "threads", threads ? (int)threads : pool_default_threads(), "home", home_here()->why, "memory",
+                     (json_int_t)memory, "libraries", text_versions());
 }
 
 /* json_pack() would fail as a whole on a name that is not UTF-8. */
@@ -155,20 +155,18 @@ int verb_info(int argc, char **argv)
     struct err e = {0};
     if (kern_choose(&ops, &e) != ST_OK)
         return cli_fail(&e);
-    json_t *root = describe_machine(ops, o.threads);
+    uint64_t memory = mem_available();
     if (!o.model)
-        return print_info(root, o.json);
+        return print_info(describe_machine(ops, o.threads, memory), o.json);
     struct api_model m;
-    if (cli_load(&m, o.model, o.threads, API_MODEL, &e) != ST_OK) {
-        json_decref(root);
+    if (cli_load(&m, o.model, o.threads, API_MODEL, &e) != ST_OK)
         return cli_fail(&e);
-    }
     if (o.cost) {
-        json_decref(root);
         status = print_cost(&m, o.json);
         api_close(&m);
         return status;
     }
+    json_t *root = describe_machine(ops, o.threads, memory); /* loading decided on the home */
     json_object_set_new(root, "model", describe_model(&m));
     json_t *meta = json_object();
     weights_each_meta(m.weights, add_meta, meta);

@@ -109,6 +109,7 @@ static void *engine_main(void *arg)
 {
     struct engine *en = arg;
     pool_set_fp_mode();
+    home_thread(home_here());
     while (!atomic_load(&en->stopping))
         if (!turn(en))
             sleep_until_rung(en);

@@ -105,6 +105,8 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     pool_set_fp_mode();
+    if (all.bench)
+        bench_barrier();
     printf("seed %llu\n", (unsigned long long)all.seed);
     check_pack(&all);
     static const char *const names[KERN_LEVELS] = {"ref", "avx2", "avx512"};

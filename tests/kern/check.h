@@ -39,5 +39,6 @@ void check_pack(struct check *c);
 void check_attn(struct check *c);
 void check_ops(struct check *c);
 void bench_all(struct check *c);
+void bench_barrier(void);
 
 #endif
