@@ -58,6 +58,7 @@ struct model_run {
     float *proj;                    /* [tokens][width] output of o and down */
     float *gate, *up;               /* [tokens][ffn] */
     float *cs_full, *cs_local;      /* [tokens][2 × pairs] rotations of this step's positions */
+    struct kern_top *tops;          /* [tasks of the head][tokens] */
     int8_t *act_q;                  /* [tokens][widest input] quantised activations */
     struct kern_xmeta *act_meta;
     uint8_t *worker;                /* [workers][worker_bytes] */
@@ -77,6 +78,9 @@ size_t attention_split_floats(const struct model *m, uint32_t cap, uint32_t cont
 /* att = attention of the step's queries, for a layer whose K and V are stored. */
 void attention(struct model_run *r, const struct layer *ly);
 
+#define LINEAR_TASKS 24u   /* that each worker's share of a linear layer is cut into */
+#define LINEAR_TASKS_LEAST 4u
+#define LINEAR_TASK_BYTES (48u << 10) /* of weights times tokens, that a task should have */
 #define SPLIT_TOKENS 256u /* tokens of a step whose attention may be split over workers */
 
 #endif
