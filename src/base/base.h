@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "base/mem.h"
+#include "base/nice.h"
 #include "base/pool.h"
 #include "base/rng.h"
 
