@@ -66,7 +66,7 @@ typedef struct ffwd_error {
 /* --- engines ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct ffwd_options {
-    int threads;        /* 0 = the processors this process may use */
+    int threads;        /* 0 = the cores of one memory node; more than it has are spread over all nodes */
     uint32_t context;   /* longest sequence in tokens; 0 = what the model and memory allow */
     uint32_t rows;      /* requests that run at the same time; 0 = 8 */
     uint64_t kv_budget; /* bytes for keys and values; 0 = from free memory */

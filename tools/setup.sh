@@ -13,7 +13,7 @@ set -eu
 RUST_MAJOR=1 RUST_MINOR=${FFWD_RUST_MINOR:-87} # (the variable is for the tests of this script)
 BUILD="gcc libc6-dev make pkg-config ca-certificates python3 python3-pip
 libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev libcurl4-gnutls-dev"
-TEST="libcmocka-dev libsimde-dev python3-venv"
+TEST="libcmocka-dev libsimde-dev python3-venv valgrind"
 
 # What rustc-web and cargo-web cannot stand beside.
 CONFLICTS="rustc rustc-mozilla cargo cargo-mozilla rustup"

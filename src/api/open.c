@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/home.h"
 #include "chat/chat.h"
 #include "model/model.h" /* and with it weights and kern */
 #include "text/text.h"
@@ -215,6 +216,8 @@ static enum status open_both(struct api_model *m, const struct api_open *o, stru
 {
     struct model_job job = {.m = m, .o = o};
     pthread_t thread;
+    if (o->want & API_MODEL)
+        home_choose(weights_file_bytes(m->weights), o->threads);
     bool beside = (o->want & API_MODEL) && (o->want & (API_TOK | API_CHAT)) &&
                   pthread_create(&thread, NULL, model_main, &job) == 0;
     if ((o->want & API_MODEL) && !beside)

@@ -41,7 +41,7 @@ int verb_logits(int argc, char **argv);
     {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", "model file (GGUF), or a name that `ffwd pull` knows"}
 #define CLI_OPT_THREADS(S) \
     {"threads", 't', OPT_U32, offsetof(S, threads), 1, LIMIT_THREADS, "N", \
-     "worker threads (default: the processors this process may use)"}
+     "worker threads (default: the cores of one memory node; more than it has are spread over all nodes)"}
 #define CLI_OPT_PACKED(S) \
     {"no-packed-cache", 0, OPT_FLAG, offsetof(S, no_packed_cache), 0, 0, NULL, \
      "pack the weights anew, and do not keep them for the next start (FFWD_PACKED_CACHE=off does it always)"}

@@ -206,8 +206,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
     fprintf(stderr, "listening on %s\n", server_url(s));
     fprintf(stderr, "context %u, up to %zu MB of keys and values%s\n", engine_context(engine),
             engine_kv_bytes(engine) >> 20, o->no_prefix_cache ? "" : ", in which prefixes are kept");
-    fprintf(stderr, "weights %zu MB, %s\n", model_info(m->model)->weight_bytes >> 20,
-            cli_panels(model_info(m->model)->panels));
+    fprintf(stderr, "weights %zu MB, %s; %zu MB of this process in huge pages\n", model_info(m->model)->weight_bytes >> 20,
+            cli_panels(model_info(m->model)->panels), (size_t)(mem_huge() >> 20));
     log_line(LOG_INFO, "listening on %s", server_url(s));
     run_until_signal(s, o->grace);
     return 0;

@@ -142,6 +142,8 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     pool_set_fp_mode();
+    if (all.bench)
+        bench_barrier();
     printf("seed %llu\n", (unsigned long long)all.seed);
     if (!all.bench)
         check_pack(&all);

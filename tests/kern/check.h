@@ -41,6 +41,7 @@ void check_attn(struct check *c);
 void check_ops(struct check *c);
 void bench_linear(struct check *c);
 void bench_attn(struct check *c);
+void bench_barrier(void);
 
 /* Decodes one id of three heads of 64 over a past of 2,048, once. */
 void attn_once(struct check *c, enum kern_kv format);
