@@ -9,9 +9,13 @@ VERSION  := $(shell sed -n 's/^.define FFWD_VERSION "\(.*\)"/\1/p' include/ffwd.
 ifeq ($(origin CC),default) # make's own default is cc; CC from the environment or the command line stays
 CC       := gcc
 endif
+ifeq ($(origin AR),default)
+AR       := $(or $(shell $(CC) -print-prog-name=ar 2>/dev/null),ar)
+endif
 BUILD    ?= build
 PREFIX   ?= /usr/local
-MACHINE  := $(shell uname -m)
+# What the compiler compiles for: `make CC=aarch64-linux-gnu-gcc BUILD=build/aarch64 objs` needs nothing else.
+MACHINE  := $(or $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1),$(shell uname -m))
 PYTHON   := build/venv/bin/python
 
 # `make run`: which model, which prompt. MODEL is a known name (`ffwd pull` lists them) or a GGUF file.
@@ -51,11 +55,13 @@ ALLFLAGS = $(CSTD) $(INC) $(OPT) -g $(WARN) $(HARD) $(SANFLAGS) $(CFLAGS)
 
 AVX2_FLAGS   := -mavx2 -mfma -mf16c -mbmi2
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+NEON_FLAGS   := -march=armv8.2-a+dotprod
 KERN_OPT     := $(if $(SAN),,-O3)
 FLAGS_kern        = $(KERN_OPT)
 FLAGS_kern/ref    = $(KERN_OPT)
 FLAGS_kern/avx2   = $(KERN_OPT) $(AVX2_FLAGS)
 FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
+FLAGS_kern/neon   = $(KERN_OPT) $(NEON_FLAGS)
 
 LIBS_LIB    := -lm -lpthread -ldl
 LIBS_SERVER := -lmicrohttpd -ljansson
@@ -99,8 +105,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 # Changes only when the flags do, and then everything is compiled again.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(KERN_OPT)' | cmp -s - $@ || \
-	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(KERN_OPT)' > $@
+	@echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(NEON_FLAGS) $(KERN_OPT)' | cmp -s - $@ || \
+	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(NEON_FLAGS) $(KERN_OPT)' > $@
 FORCE:
 
 $(LIB): $(call obj,$(LIB_SRC))

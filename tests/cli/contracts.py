@@ -544,7 +544,7 @@ def test_template():
 
 def test_info():
     machine = ffwd("info", "--json").ok().json
-    assert machine["isa"] in ("ref", "avx2", "avx512") and machine["why"] and machine["threads"] >= 1
+    assert machine["isa"] in ("ref", "avx2", "avx512", "neon") and machine["why"] and machine["threads"] >= 1
     got = ffwd("info", "-m", any_model(), "--json").ok().json
     assert got["model"]["layers"] > 0 and got["metadata"]["general.architecture"] == got["model"]["architecture"]
     plain = ffwd("info", "-m", any_model()).ok().out
