@@ -86,7 +86,7 @@ SHIM_SRC := $(wildcard shim/Cargo.toml shim/Cargo.lock shim/build.rs shim/src/*.
 SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
-.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan tsan lint bench \
+.PHONY: build objs lib shim setup setup-test setup-long run serve test test-unit test-long test-clients tests asan tsan lint bench \
         bench-replay bench-servers kern-bench format notices models install uninstall clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -143,12 +143,13 @@ KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
 SIM      := $(BUILD)/tests/sim
 # Those with more than one thread, for `make tsan`.
 THREADED := test_base test_grammar_limits test_engine test_engine_many test_engine_cache test_sched test_server test_api test_serve
+FORWARD  := $(BUILD)/tests/forward
 MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/*.c)))
 
-tests: $(UNIT) $(KERN) $(SIM) $(MATRIX) $(EXAMPLES) ## builds the test programs without running them
+tests: $(UNIT) $(KERN) $(SIM) $(FORWARD) $(MATRIX) $(EXAMPLES) ## builds the test programs without running them
 
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
 	@mkdir -p $(@D)
@@ -161,6 +162,17 @@ $(BUILD)/tests/emu/%.o: src/kern/avx512/%.c $(BUILD)/flags
 	@$(CC) $(ALLFLAGS) -O1 -Wno-psabi -DKERN_EMULATE_AVX512 $(AVX2_FLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/kern_check: $(call obj,$(KERN_SRC)) $(EMU_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS_LIB)
+
+# What tests/cross also builds for another processor: without Rust and other people's libraries.
+$(FORWARD): $(call obj,tests/cross/forward.c) $(TEST_LIB) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS_LIB)
+
+$(BUILD)/tests/bare/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	@$(LINK) $(LIBS_LIB)
@@ -197,7 +209,7 @@ test: setup-test ## everything a change has to pass, real models included
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) test
 test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
-test-long: setup-test ## the full invariance matrix, 10,000 simulated scenarios, load on the server
+test-long: setup-long ## the full invariance matrix, 10,000 simulated scenarios, load on the server, kernels for aarch64
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
 test-clients: setup-test ## other projects' clients against the server (nothing yet)
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
@@ -224,6 +236,8 @@ setup: ## installs what the build needs (Debian, Ubuntu), or says what to instal
 	@tools/setup.sh build
 setup-test:
 	@tools/setup.sh test
+setup-long:
+	@tools/setup.sh long
 
 $(PYTHON): tools/requirements.txt
 	@echo "  VENV  build/venv"
