@@ -14,6 +14,7 @@ measured, bars met or not.
 import argparse
 import datetime
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -258,11 +259,14 @@ def main():
     if busy:
         say(f"replay: the machine is not idle (load {load:.1f})")
     why = "Kernels: " + json.loads(output([args.ffwd, "info", "--json"]))["why"].rstrip(".") + "."
+    if importlib.util.find_spec("numpy") is None:
+        die("numpy is missing: run it with build/venv/bin/python, as `make bench-replay` does")
     corpus = make_corpus()
+    wrong = wrong_draft(args) if "smollm2" in args.models else []
     results = [(name, measure(name, corpus, args, 1)) for name in args.models]
     if "smollm2" in args.models:
         results.append(("smollm2", measure("smollm2", corpus, args, 8)))
-    peer = wrong_draft(args)
+    peer = wrong
     for name, got in results:
         c = got["classes"].get("extraction")
         if name == "1b" and c and not args.no_peer:

@@ -104,24 +104,16 @@ static enum status time_prefill(struct job *j, double *rate, struct err *e)
         uint32_t last;
         TRY(direct_feed(&j->d, r, j->ids, j->o->pp, &last, e));
         last--;
-        model_head(j->d.run, &last, 1, j->d.logits);
+        model_head(j->d.run, &last, 1, j->d.logits, NULL);
     }
     *rate = (double)j->o->pp * j->o->batch / (clock_seconds() - t);
     return ST_OK;
 }
 
-static void take_argmax(void *ctx, uint32_t task, int worker)
-{
-    (void)worker;
-    struct job *j = ctx;
-    uint32_t best;
-    float value;
-    (void)j->ops->argmax(j->d.logits + (size_t)task * j->d.info->vocab, j->d.info->vocab, &best, &value);
-}
-
 static enum status decode_step(struct job *j, uint32_t step, struct err *e)
 {
     struct model_span spans[LIMIT_ROWS];
+    struct kern_top top[LIMIT_ROWS];
     tok_id id[LIMIT_ROWS];
     uint32_t at[LIMIT_ROWS];
     for (uint32_t r = 0; r < j->o->batch; r++) {
@@ -133,8 +125,7 @@ static enum status decode_step(struct job *j, uint32_t step, struct err *e)
     model_forward(j->d.run, spans, j->o->batch);
     for (uint32_t r = 0; r < j->o->batch; r++)
         kv_seq_commit(&j->d.seq[r], 1);
-    model_head(j->d.run, at, j->o->batch, j->d.logits);
-    pool_run(j->d.workers, take_argmax, j, j->o->batch);
+    model_head(j->d.run, at, j->o->batch, j->d.logits, top);
     return ST_OK;
 }
 

@@ -25,7 +25,6 @@ _Static_assert(POINTS <= ENGINE_COST_POINTS && MOST_TOKENS == 2 * LIMIT_SPAN, "t
 struct sweep {
     struct direct d;
     uint32_t row; /* ids a row takes at most */
-    const struct kern_ops *ops;
     tok_id ids[MOST_TOKENS];
 };
 
@@ -55,14 +54,12 @@ static enum status time_forward(struct sweep *s, uint32_t n, double *ms, struct 
 
 static enum status time_heads(struct sweep *s, double *ms)
 {
-    uint32_t at[HEADS], best;
-    float value;
+    struct kern_top top[HEADS];
+    uint32_t at[HEADS];
     for (uint32_t i = 0; i < HEADS; i++)
         at[i] = i;
     double t = clock_seconds();
-    model_head(s->d.run, at, HEADS, s->d.logits);
-    for (uint32_t i = 0; i < HEADS; i++)
-        (void)s->ops->argmax(s->d.logits + (size_t)i * s->d.info->vocab, s->d.info->vocab, &best, &value);
+    model_head(s->d.run, at, HEADS, s->d.logits, top);
     *ms = (clock_seconds() - t) * 1e3;
     return ST_OK;
 }
@@ -150,7 +147,6 @@ enum status curve_sweep(const struct api_model *m, struct engine_cost *c, struct
     struct sweep *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(e, ST_NO_MEMORY, "", "no memory to measure with");
-    s->ops = m->ops;
     enum status st = direct_new(&s->d, m, &dc, e);
     if (st == ST_OK)
         st = sweep(s, positions, c, e);

@@ -136,7 +136,7 @@ static void print_heads(struct job *j, uint32_t at, uint32_t n, uint32_t first)
         for (uint32_t k = 0; k < m; k++)
             index[k] = first + i + k;
         index[m] = 0;
-        model_head(j->d.run, index, j->o->beside ? m + 1 : m, j->d.logits);
+        model_head(j->d.run, index, j->o->beside ? m + 1 : m, j->d.logits, NULL);
         for (uint32_t k = 0; k < m; k++)
             print_position(j, at + i + k, j->d.logits + (size_t)k * j->d.info->vocab);
     }

@@ -81,7 +81,7 @@ static enum status score_step(struct job *j, uint32_t at, uint32_t n, struct err
         uint32_t m = n - i < HEADS ? n - i : HEADS, index[HEADS];
         for (uint32_t k = 0; k < m; k++)
             index[k] = i + k;
-        model_head(j->d.run, index, m, j->d.logits);
+        model_head(j->d.run, index, m, j->d.logits, NULL);
         j->want = j->window + at + i + 1;
         pool_run(j->d.workers, score_one, j, m);
         for (uint32_t k = 0; k < m; k++) {

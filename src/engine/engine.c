@@ -138,9 +138,10 @@ static enum status make_rows(struct engine *en, struct err *e)
     }
     for (int i = 0; i < pool_size(en->cfg.pool); i++)
         TRY(sampler_new(&en->samplers[i], en->net.vocab, en->net.ops, e));
+    en->tops = calloc(engine_heads(en), sizeof *en->tops);
     en->logits = mem_map(engine_logits_bytes(en));
     en->ids = mem_map(engine_ids_bytes(en));
-    if (!en->logits || !en->ids)
+    if (!en->tops || !en->logits || !en->ids)
         return err_set(e, ST_NO_MEMORY, "rows", "no memory for the ids and logits of %u rows", rows);
     for (uint32_t i = 0; i < en->slots.n; i++)
         en->slots.at[i].row.ids = en->ids + (size_t)i * en->cfg.context;
@@ -237,6 +238,7 @@ void engine_free(struct engine *en)
         kv_seq_release(&en->seqs[i]);
     for (int i = 0; en->samplers && i < pool_size(en->cfg.pool); i++)
         sampler_free(en->samplers[i]);
+    free(en->tops);
     mem_unmap(en->logits, engine_logits_bytes(en));
     mem_unmap(en->ids, engine_ids_bytes(en));
     slot_table_release(&en->slots, &en->words);

@@ -62,7 +62,8 @@ struct engine {
     double now;                 /* of this turn of the loop */
     double next_look;
     struct sampler **samplers;  /* [pool_size]: a worker's own */
-    float *logits;              /* [cfg.rows + FILL_HEADS, or as many as all rows can have][vocab] */
+    float *logits;              /* [engine_heads()][vocab] */
+    struct kern_top *tops;      /* [engine_heads()]: the largest of each */
     tok_id *ids;                /* [slots][context]: prompt and output of every request */
     struct step_score *scores; /* [cfg.rows] */
     struct source *source[SOURCE_KINDS]; /* NULL = none */
@@ -84,6 +85,8 @@ static inline bool engine_ends(const struct engine *en, tok_id id)
 }
 
 /* Bytes of a region, for mem_unmap(). */
+/* Positions of one step that can have heads: cfg.rows + FILL_HEADS, or as many as all rows can have. */
+uint32_t engine_heads(const struct engine *en);
 size_t engine_logits_bytes(const struct engine *en);
 size_t engine_ids_bytes(const struct engine *en);
 

@@ -28,14 +28,15 @@ void judge_collect(struct engine *en, struct step *st)
 }
 
 /* The sampler's choice at the end of ids[0, n + k). */
-static enum status choose(struct row *r, struct sampler *s, const float *logits, uint32_t k, tok_id *out)
+static enum status choose(struct row *r, struct sampler *s, const float *logits, const struct kern_top *top, uint32_t k,
+                          tok_id *out)
 {
     uint32_t at = r->n - r->prompt_n + k;
     if (r->matcher && r->next.n == 1 && !r->next.end && !sample_needs_dist(&r->sampling))
         *out = r->next.only;
     else
-        TRY(sampler_choose(s, &r->sampling, &r->sample, logits, r->matcher ? r->mask : NULL, r->ids, r->n + k, at, out,
-                           &r->err));
+        TRY(sampler_choose_top(s, &r->sampling, &r->sample, logits, top, r->matcher ? r->mask : NULL, r->ids, r->n + k,
+                               at, out, &r->err));
     if (!r->imposed || at >= r->imposed_n)
         return ST_OK;
     *out = r->imposed[at];
@@ -45,19 +46,21 @@ static enum status choose(struct row *r, struct sampler *s, const float *logits,
     return ST_OK;
 }
 
-/* Decides about likely id k, or about the one behind all of them. False when the walk ends there. */
-static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t k, const float **logits)
+/* Decides about likely id k, or about the one behind all of them, by the next of the row's heads where it needs one. False
+ * when the walk ends there. */
+static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t k, uint32_t *head)
 {
     struct row_choice *c = &r->choice[(r->n + k) % ROW_CHOICES];
     bool fed = k < r->likely, known = fed && fill_skips_head(r, k);
     tok_id id = fed ? r->ids[r->n + k] : -1, chosen = id;
     if (!known) {
-        r->status = choose(r, s, *logits, k, &chosen);
+        const float *logits = en->logits + (size_t)*head * en->net.vocab;
+        r->status = choose(r, s, logits, &en->tops[*head], k, &chosen);
         if (r->status)
             return false;
         if (r->logprobs)
-            sampler_logprobs(s, *logits, chosen, &c->logprob, c->top, r->logprobs - 1);
-        *logits += en->net.vocab;
+            sampler_logprobs(s, logits, chosen, &c->logprob, c->top, r->logprobs - 1);
+        ++*head;
     }
     bool same = fed && chosen == id;
     c->origin = same ? (int8_t)fill_piece(r, k)->kind : ORIGIN_SAMPLED;
@@ -85,10 +88,9 @@ static void judge_one(void *ctx, uint32_t task, int worker)
 {
     struct engine *en = ctx;
     struct row *r = en->step.judged[task];
-    const float *logits = en->logits + (size_t)r->head * en->net.vocab;
+    uint32_t k = 0, head = r->head;
     r->judged = 0;
-    uint32_t k = 0;
-    while (decide(en, r, en->samplers[worker], k, &logits))
+    while (decide(en, r, en->samplers[worker], k, &head))
         k++;
 }
 

@@ -6,10 +6,15 @@
 #include "engine/inside.h"
 #include "engine/sched.h"
 
-size_t engine_logits_bytes(const struct engine *en)
+uint32_t engine_heads(const struct engine *en)
 {
     uint64_t likely = (uint64_t)en->cfg.rows * ROW_FILL;
-    return (size_t)(en->cfg.rows + (likely < FILL_HEADS ? likely : FILL_HEADS)) * en->net.vocab * sizeof(float);
+    return en->cfg.rows + (uint32_t)(likely < FILL_HEADS ? likely : FILL_HEADS);
+}
+
+size_t engine_logits_bytes(const struct engine *en)
+{
+    return (size_t)engine_heads(en) * en->net.vocab * sizeof(float);
 }
 
 size_t engine_ids_bytes(const struct engine *en)

@@ -20,7 +20,8 @@ struct engine_net {
     /* Scratch for steps of up to `tokens` ids; called once, before the others. */
     enum status (*prepare)(void *ctx, struct pool *pool, uint32_t tokens, uint32_t context, struct err *e);
     void (*forward)(void *ctx, const struct model_span *spans, uint32_t n); /* as model_forward() */
-    void (*head)(void *ctx, const uint32_t *at, uint32_t n, float *out);    /* as model_head() */
+    /* as model_head() */
+    void (*head)(void *ctx, const uint32_t *at, uint32_t n, float *out, struct kern_top *top);
     void (*release)(void *ctx);
 };
 

@@ -19,9 +19,9 @@ static void model_forward_spans(void *ctx, const struct model_span *spans, uint3
     model_forward(((struct net_model *)ctx)->run, spans, n);
 }
 
-static void model_head_at(void *ctx, const uint32_t *at, uint32_t n, float *out)
+static void model_head_at(void *ctx, const uint32_t *at, uint32_t n, float *out, struct kern_top *top)
 {
-    model_head(((struct net_model *)ctx)->run, at, n, out);
+    model_head(((struct net_model *)ctx)->run, at, n, out, top);
 }
 
 static void model_release(void *ctx)

@@ -8,9 +8,7 @@ static void score_one(void *ctx, uint32_t task, int worker)
     struct engine *en = ctx;
     struct step_score *c = &en->scores[task];
     const float *logits = en->logits + (size_t)task * en->net.vocab;
-    uint32_t best;
-    float max;
-    c->status = en->net.ops->argmax(logits, en->net.vocab, &best, &max) ? ST_OK : ST_STEP_FAILED;
+    c->status = en->tops[task].finite ? ST_OK : ST_STEP_FAILED;
     if (!c->status)
         sampler_logprobs(en->samplers[worker], logits, c->id, &c->logprob, c->top, c->row->logprobs - 1);
 }
@@ -37,7 +35,7 @@ static void flush(struct engine *en, uint32_t n)
     if (!n)
         return;
     uint64_t began = clock_ns();
-    en->net.head(en->net.ctx, at, n, en->logits);
+    en->net.head(en->net.ctx, at, n, en->logits, en->tops);
     en->step.score_ns += clock_ns() - began;
     pool_run(en->cfg.pool, score_one, en, n);
     for (uint32_t i = 0; i < n; i++) {

@@ -103,7 +103,7 @@ static void head(struct engine *en, struct step *st)
 {
     judge_collect(en, st);
     if (st->heads_n)
-        en->net.head(en->net.ctx, st->at, st->heads_n, en->logits);
+        en->net.head(en->net.ctx, st->at, st->heads_n, en->logits, en->tops);
 }
 
 /* What a row has fed and keeps: of the likely ids, those that were chosen, also of a row that failed behind them. */

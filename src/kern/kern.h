@@ -140,6 +140,13 @@ struct kern_attn {
  * Nothing was seen yet while l is 0. In memory: float[head_dim + KERN_ACC_EXTRA], o first, then m, then l. */
 #define KERN_ACC_EXTRA 2u
 
+/* What argmax() says of a row of logits. */
+struct kern_top {
+    bool finite;
+    uint32_t index; /* these two only where finite */
+    float value;
+};
+
 /* --- the operation table ------------------------------------------------------------------------------------------- */
 
 enum kern_glu { KERN_SILU, KERN_GELU_TANH };
@@ -184,7 +191,7 @@ struct kern_ops {
     /* out[head_dim] = o × (1 / l). */
     void (*attn_finish)(const float *run, uint32_t head_dim, float *out);
 
-    /* Largest value and its lowest index; false when a value is not finite. For greedy rows. */
+    /* Largest value and its lowest index; false when a value is not finite. */
     bool (*argmax)(const float *x, uint32_t n, uint32_t *index, float *value);
 
     /* Sum over i of exp(x[i] - max): 16 partial sums (i mod 16), one tree. For log-probabilities. */

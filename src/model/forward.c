@@ -61,16 +61,25 @@ static void linear_task(void *ctx, uint32_t task, int worker)
     j->ops->linear(j->mat[i], p0, p1 < panels ? p1 : panels, &j->act, j->out[i], j->mat[i]->rows);
 }
 
-static void linear(struct model_run *r, struct linear_job *j)
+/* Cuts a job into tasks, at most LINEAR_TASKS for each worker and one for each matrix; returns how many. Small layers with
+ * few tokens are cut less: taking a task from the others' processors costs as much as some kilobytes of weights. */
+static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
 {
-    uint32_t panels = 0, tasks = 0;
+    uint32_t panels = 0, tasks = 0, workers = (uint32_t)pool_size(r->pool);
     for (uint32_t i = 0; i < j->n; i++)
         panels += kern_panels(j->mat[i]->rows);
     j->ops = r->m->ops;
-    j->step = ceil_div(panels, (uint32_t)pool_size(r->pool) * 8);
+    size_t least = LINEAR_TASK_BYTES / (j->mat[0]->stride * j->act.tokens);
+    uint32_t fine = ceil_div(panels, workers * LINEAR_TASKS), coarse = ceil_div(panels, workers * LINEAR_TASKS_LEAST);
+    j->step = least > coarse ? coarse : least > fine ? (uint32_t)least : fine;
     for (uint32_t i = 0; i < j->n; i++)
         tasks += j->tasks[i] = ceil_div(kern_panels(j->mat[i]->rows), j->step);
-    pool_run(r->pool, linear_task, j, tasks);
+    return tasks;
+}
+
+static void linear(struct model_run *r, struct linear_job *j)
+{
+    pool_run(r->pool, linear_task, j, linear_cut(r, j));
 }
 
 /* The step's activations x[tokens][cols], to be read by `mat`. */
@@ -335,11 +344,10 @@ void model_forward(struct model_run *r, const struct model_span *spans, uint32_t
 /* --- head ------------------------------------------------------------------------------------------------------------- */
 
 struct head_job {
+    struct linear_job linear;
     struct model_run *r;
     const uint32_t *at;
-    uint32_t n;
-    struct kern_act act;
-    float *out;
+    struct kern_top *parts; /* [task][n]; NULL = not asked */
 };
 
 static void head_norm_task(void *ctx, uint32_t task, int worker)
@@ -350,18 +358,45 @@ static void head_norm_task(void *ctx, uint32_t task, int worker)
     (void)worker;
     m->ops->rms_norm(j->r->x + (size_t)j->at[task] * d, m->final_norm, d, m->eps, j->r->xn + (size_t)task * d);
     if (reads_int8(&m->head))
-        m->ops->quantise(&j->act, task, task + 1, 0, d / KERN_QBLOCK);
+        m->ops->quantise(&j->linear.act, task, task + 1, 0, d / KERN_QBLOCK);
 }
 
-static void softcap_task(void *ctx, uint32_t task, int worker)
+/* Logits of a run of panels, capped, and the largest of them. */
+static void head_task(void *ctx, uint32_t task, int worker)
 {
     struct head_job *j = ctx;
     const struct model *m = j->r->m;
-    (void)worker;
-    m->ops->softcap(j->out + (size_t)task * m->info.vocab, m->info.vocab, m->final_softcap);
+    uint32_t from = task * j->linear.step * KERN_LANES, to = from + j->linear.step * KERN_LANES, n = j->linear.act.tokens;
+    linear_task(&j->linear, task, worker);
+    to = to < m->info.vocab ? to : m->info.vocab;
+    for (uint32_t i = 0; i < n; i++) {
+        float *logits = j->linear.out[0] + (size_t)i * m->info.vocab + from;
+        if (m->final_softcap > 0)
+            m->ops->softcap(logits, to - from, m->final_softcap);
+        if (!j->parts)
+            continue;
+        struct kern_top *t = &j->parts[(size_t)task * n + i];
+        t->finite = m->ops->argmax(logits, to - from, &t->index, &t->value);
+        t->index += from;
+    }
 }
 
-void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out)
+/* The first of the largest: tasks are in the order of their outputs. */
+static struct kern_top head_top(const struct head_job *j, uint32_t tasks, uint32_t i)
+{
+    struct kern_top top = j->parts[i];
+    for (uint32_t t = 1; t < tasks; t++) {
+        const struct kern_top *p = &j->parts[(size_t)t * j->linear.act.tokens + i];
+        top.finite &= p->finite;
+        if (p->value > top.value) {
+            top.index = p->index;
+            top.value = p->value;
+        }
+    }
+    return top;
+}
+
+void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out, struct kern_top *top)
 {
     const struct model *m = r->m;
     for (uint32_t i = 0; i < n; i++)
@@ -369,10 +404,15 @@ void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out)
             BUG("head of token %u of %u", at[i], r->tokens);
     if (n > r->cap)
         BUG("%u heads in a run of %u tokens", n, r->cap);
-    struct head_job h = {r, at, n, act_of(r, r->xn, n, m->info.width), out};
+    struct head_job h = {
+        .linear = {.act = act_of(r, r->xn, n, m->info.width), .n = 1, .mat = {&m->head}, .out = {out}},
+        .r = r,
+        .at = at,
+        .parts = top ? r->tops : NULL,
+    };
     pool_run(r->pool, head_norm_task, &h, n);
-    struct linear_job j = {.act = h.act, .n = 1, .mat = {&m->head}, .out = {out}};
-    linear(r, &j);
-    if (m->final_softcap > 0)
-        pool_run(r->pool, softcap_task, &h, n);
+    uint32_t tasks = linear_cut(r, &h.linear);
+    pool_run(r->pool, head_task, &h, tasks);
+    for (uint32_t i = 0; top && i < n; i++)
+        top[i] = head_top(&h, tasks, i);
 }

@@ -71,7 +71,8 @@ void model_run_free(struct model_run *r);
  * span order. Cannot fail: non-finite values stay within their row and show in its logits. */
 void model_forward(struct model_run *r, const struct model_span *spans, uint32_t n_spans);
 
-/* Logits of n of the last forward's ids: `at` indexes them in feeding order (span after span). out is [n][vocab] f32. */
-void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out);
+/* Logits of n of the last forward's ids: `at` indexes them in feeding order (span after span). out is [n][vocab] f32. top
+ * is [n], the largest of each, found while they are still in the cache; NULL = not asked. */
+void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out, struct kern_top *top);
 
 #endif

@@ -42,6 +42,7 @@ static void carve_all(struct model_run *r, struct carver *c)
     r->up = carve(c, cap * in->ffn, f);
     r->cs_full = carve(c, cap * 2 * pairs, f);
     r->cs_local = carve(c, cap * 2 * pairs, f);
+    r->tops = carve(c, cap * (LINEAR_TASKS * (size_t)pool_size(r->pool) + 1), sizeof *r->tops);
     r->act_q = carve(c, cap * wide, 1);
     r->act_meta = carve(c, cap * (wide / KERN_QBLOCK + 1), sizeof *r->act_meta);
     r->worker_bytes = mem_round(

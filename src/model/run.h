@@ -53,6 +53,7 @@ struct model_run {
     float *proj;                    /* [cap][width] output of o and down */
     float *gate, *up;               /* [cap][ffn] */
     float *cs_full, *cs_local;      /* [cap][2 × pairs] rotations of this step's positions */
+    struct kern_top *tops;          /* [tasks of the head][cap] */
     int8_t *act_q;                  /* [cap][widest input] quantised activations */
     struct kern_xmeta *act_meta;
     uint8_t *worker;                /* [workers][worker_bytes] */
@@ -69,6 +70,9 @@ size_t attention_split_floats(const struct model *m, uint32_t cap, uint32_t cont
 /* att = attention of the step's queries, for a layer whose K and V are stored. */
 void attention(struct model_run *r, const struct layer *ly);
 
+#define LINEAR_TASKS 24u   /* that each worker's share of a linear layer is cut into */
+#define LINEAR_TASKS_LEAST 4u
+#define LINEAR_TASK_BYTES (48u << 10) /* of weights times tokens, that a task should have */
 #define SPLIT_TOKENS 256u /* tokens of a step whose attention may be split over workers */
 
 #endif

@@ -135,6 +135,12 @@ MUST_CHECK enum status sampler_choose(struct sampler *s, const struct sample_par
                                       const float *logits, const uint32_t *mask, const tok_id *history, size_t history_n,
                                       uint32_t position, tok_id *out, struct err *e);
 
+/* The same, where argmax() of the logits is known already. */
+MUST_CHECK enum status sampler_choose_top(struct sampler *s, const struct sample_params *p, struct sample_state *st,
+                                          const float *logits, const struct kern_top *top, const uint32_t *mask,
+                                          const tok_id *history, size_t history_n, uint32_t position, tok_id *out,
+                                          struct err *e);
+
 /* Raw log-softmax of the chosen id and the n most likely (n <= LIMIT_LOGPROBS), in order. */
 struct sample_logprob {
     tok_id id;

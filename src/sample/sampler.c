@@ -195,9 +195,18 @@ enum status sampler_choose(struct sampler *s, const struct sample_params *p, str
                            const float *logits, const uint32_t *mask, const tok_id *history, size_t history_n,
                            uint32_t position, tok_id *out, struct err *e)
 {
-    uint32_t best = 0;
-    float max = 0;
-    if (!s->ops->argmax(logits, s->vocab, &best, &max))
+    struct kern_top top = {0};
+    top.finite = s->ops->argmax(logits, s->vocab, &top.index, &top.value);
+    return sampler_choose_top(s, p, st, logits, &top, mask, history, history_n, position, out, e);
+}
+
+enum status sampler_choose_top(struct sampler *s, const struct sample_params *p, struct sample_state *st,
+                               const float *logits, const struct kern_top *top, const uint32_t *mask,
+                               const tok_id *history, size_t history_n, uint32_t position, tok_id *out, struct err *e)
+{
+    uint32_t best = top->index;
+    float max = top->value;
+    if (!top->finite)
         return err_set(e, ST_STEP_FAILED, "", "the model gave a logit that is not finite at output position %u",
                        position);
     s->p = p;

@@ -262,9 +262,9 @@ static void draw_one(void *ctx, uint32_t task, int worker)
                                                                                                   &next, NULL);
     }
     if (!t->status)
-        t->status = sampler_choose(d->rows.samplers[worker], row->sampling, &t->sample,
-                                   d->rows.logits + (size_t)task * d->rows.vocab, mask, t->row->seq->ids, n,
-                                   n - row->prompt_n, &t->id, NULL);
+        t->status = sampler_choose_top(d->rows.samplers[worker], row->sampling, &t->sample,
+                                       d->rows.logits + (size_t)task * d->rows.vocab, &d->rows.tops[task], mask,
+                                       t->row->seq->ids, n, n - row->prompt_n, &t->id, NULL);
 }
 
 /* Takes the id that was drawn into the proposal, and decides what the next one would be worth. */
@@ -331,7 +331,7 @@ static void run_round(struct draft *d)
     source_draft_forward(&d->rows, d->spans, n);
     double fed = now_ms(d);
     if (d->heads_n) {
-        model_head(d->rows.run, d->at, d->heads_n, d->rows.logits);
+        model_head(d->rows.run, d->at, d->heads_n, d->rows.logits, d->rows.tops);
         look(d);
         pool_run(d->rows.pool, draw_one, d, d->heads_n);
     }
@@ -442,7 +442,7 @@ static void warm(struct draft *d)
         if (feeds && i) {
             source_draft_times_feed(&d->times, feed, now_ms(d) - begin);
         } else if (!feeds) {
-            model_head(d->rows.run, &(uint32_t){0}, 1, d->rows.logits);
+            model_head(d->rows.run, &(uint32_t){0}, 1, d->rows.logits, NULL);
             source_draft_times_round(&d->times, 1, now_ms(d) - begin);
         }
     }

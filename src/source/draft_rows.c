@@ -64,10 +64,11 @@ enum status source_draft_rows_init(struct draft_rows *r, const struct source_dra
     TRY(model_run_new(&r->run, cfg->model, cfg->pool, DRAFT_FEED, r->context, e));
     TRY(make_samplers(r, e));
     r->masks = calloc(r->n * sample_mask_words(r->vocab), sizeof *r->masks);
+    r->tops = calloc(r->n, sizeof *r->tops);
     r->logits = mem_map((size_t)r->n * r->vocab * sizeof *r->logits);
     r->ids = mem_map(r->n * stride(r) * sizeof *r->ids);
     r->seqs = calloc(r->n, sizeof *r->seqs);
-    if (!r->logits || !r->masks || !r->ids || !r->seqs)
+    if (!r->tops || !r->logits || !r->masks || !r->ids || !r->seqs)
         return err_set(e, ST_NO_MEMORY, "draft", "no memory for the drafts of %u rows", r->n);
     for (uint32_t i = 0; i < r->n; i++) {
         r->seqs[i].ids = r->ids + i * stride(r);
@@ -85,6 +86,7 @@ void source_draft_rows_release(struct draft_rows *r)
     free(r->seqs);
     free(r->samplers);
     free(r->masks);
+    free(r->tops);
     if (r->logits)
         mem_unmap(r->logits, (size_t)r->n * r->vocab * sizeof *r->logits);
     if (r->ids)

@@ -27,6 +27,7 @@ struct draft_rows {
     struct model_run *run;
     struct sampler **samplers; /* [pool_size(pool)] */
     float *logits;             /* [n][vocab] */
+    struct kern_top *tops;     /* [n]: the largest of each */
     uint32_t *masks;           /* [n][sample_mask_words(vocab)] of rows under a grammar */
     tok_id *ids;               /* [n][context + DRAFT_DEPTH] */
     struct draft_seq *seqs;    /* [n] */

@@ -112,12 +112,16 @@ static void forward(void *ctx, const struct model_span *spans, uint32_t n)
         f->most_spans = n;
 }
 
-static void head(void *ctx, const uint32_t *at, uint32_t n, float *out)
+static void head(void *ctx, const uint32_t *at, uint32_t n, float *out, struct kern_top *top)
 {
     struct fake_model *f = ctx;
     f->heads += n;
-    for (uint32_t i = 0; i < n; i++)
-        logits_of(f, &f->state[at[i]], out + (size_t)i * FAKE_VOCAB);
+    for (uint32_t i = 0; i < n; i++) {
+        float *logits = out + (size_t)i * FAKE_VOCAB;
+        logits_of(f, &f->state[at[i]], logits);
+        if (top)
+            top[i].finite = kern_level_ops(KERN_REF)->argmax(logits, FAKE_VOCAB, &top[i].index, &top[i].value);
+    }
 }
 
 static void release(void *ctx)

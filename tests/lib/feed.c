@@ -43,7 +43,7 @@ void feed_logits(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, 
         struct model_span span = {&seq, ids + at, m};
         model_forward(f->run, &span, 1);
         for (uint32_t i = 0; i < m; i++)
-            model_head(f->run, &i, 1, logits + (size_t)(at + i) * vocab);
+            model_head(f->run, &i, 1, logits + (size_t)(at + i) * vocab, NULL);
         kv_seq_commit(&seq, m);
     }
     kv_seq_release(&seq);

@@ -117,10 +117,10 @@ static void keep_hash(struct watch *w, const tok_id *ids, uint32_t position, con
     w->heads++;
 }
 
-static void head(void *ctx, const uint32_t *at, uint32_t n, float *out)
+static void head(void *ctx, const uint32_t *at, uint32_t n, float *out, struct kern_top *top)
 {
     struct watch *w = ctx;
-    w->real.head(w->real.ctx, at, n, out);
+    w->real.head(w->real.ctx, at, n, out, top);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t s = 0; s < w->spans; s++)
             if (w->span[s].watched && at[i] - w->span[s].first < w->span[s].n)

@@ -139,7 +139,7 @@ static void run_model(const struct model *m)
     assert_int_equal(model_run_new(&run, m, pool, IDS, KV_BLOCK, NULL), ST_OK);
     model_forward(run, &(struct model_span){&seq, ids, IDS}, 1);
     kv_seq_commit(&seq, IDS);
-    model_head(run, &(uint32_t){IDS - 1}, 1, logits);
+    model_head(run, &(uint32_t){IDS - 1}, 1, logits, NULL);
     models_run++;
     model_run_free(run);
     kv_seq_release(&seq);

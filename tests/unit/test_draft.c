@@ -122,7 +122,7 @@ static const float *fresh_logits(struct feed *f, const tok_id *ids, uint32_t n)
         model_forward(f->run, &(struct model_span){&seq, ids + at, m}, 1);
         kv_seq_commit(&seq, m);
     }
-    model_head(f->run, &(uint32_t){(n - 1) % 64}, 1, fresh);
+    model_head(f->run, &(uint32_t){(n - 1) % 64}, 1, fresh, NULL);
     kv_seq_release(&seq);
     return fresh;
 }
@@ -432,7 +432,7 @@ static void test_lost_window(void **state)
         assert_true(source_draft_reserve(s, left));
         struct model_span span = {&s->kv, s->ids + s->kv.len, left};
         source_draft_forward(&r, &span, 1);
-        model_head(r.run, &(uint32_t){left - 1}, 1, r.logits);
+        model_head(r.run, &(uint32_t){left - 1}, 1, r.logits, NULL);
         assert_memory_equal(r.logits, fresh_logits(f, ids, row.n), sizeof fresh);
     }
     source_draft_give(s);

@@ -185,7 +185,16 @@ static void test_nan_stays_in_its_row(void **state)
     struct model_span spans[] = {{&seq[0], bad, 3}, {&seq[1], good, 4}};
     static const uint32_t at[] = {0, 1, 2, 3, 4, 5, 6};
     model_forward(f.run, spans, 2);
-    model_head(f.run, at, 7, beside);
+    struct kern_top top[7];
+    model_head(f.run, at, 7, beside, top);
+    for (int i = 0; i < 7; i++) {
+        uint32_t index;
+        float value;
+        bool finite = kern_level_ops(KERN_REF)->argmax(beside + i * VOCAB, VOCAB, &index, &value);
+        assert_int_equal(top[i].finite, finite);
+        if (finite)
+            assert_true(top[i].index == index && top[i].value == value);
+    }
     assert_memory_equal(alone, beside + 3 * VOCAB, sizeof alone);
     assert_memory_equal(alone, beside, VOCAB * sizeof *alone); /* before the bad id all is well */
     for (int i = VOCAB; i < 3 * VOCAB; i++)

@@ -13,8 +13,9 @@
 #include "kern/avx2/avx2.h"
 #include "kern/simd/quant.h"
 
-#define TILE 4           /* tokens that share a load of weights */
-#define UNPACK_FROM 5u   /* tokens from which unpacking to memory pays */
+#define TILE 4           /* tokens that share a load of weights, at most */
+#define FEW 4            /* tokens up to which unpacking to memory does not pay */
+#define FEW_SUMS 2       /* and up to which their sums stay in registers then */
 
 struct half_panel { /* quants of one group, unsigned; 8 bits: signed */
     __m256i w[2]; /* eight outputs each */
@@ -69,7 +70,7 @@ VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 
 /* What turns the integer dot products of a block into f32: eight outputs. */
 struct half_scales {
-    __m256 ds, neg_m;
+    __m256 ds, m;
     __m256i sc[2]; /* Q6_K: the two halves' scales, each twice as 16 bits; otherwise ones */
     __m256i sc01;  /* Q6_K: both as a pair of 16 bits */
 };
@@ -89,8 +90,7 @@ VEC_INLINE struct half_scales half_scales_of(ktype type, const uint8_t *meta, ui
     struct half_scales s = {.sc = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}};
     if (type == KERN_Q4_K || type == KERN_Q5_K) {
         s.ds = _mm256_mul_ps(halfs(meta + META_K_D + 16 * h), bytes_ps(meta + sub * 16 + 8 * h));
-        __m256 m = _mm256_mul_ps(halfs(meta + META_K_DMIN + 16 * h), bytes_ps(meta + META_K_MIN + sub * 16 + 8 * h));
-        s.neg_m = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
+        s.m = _mm256_mul_ps(halfs(meta + META_K_DMIN + 16 * h), bytes_ps(meta + META_K_MIN + sub * 16 + 8 * h));
     } else if (type == KERN_Q6_K) {
         s.ds = halfs(meta + META_Q6_D + 16 * h);
         __m256i even = _mm256_set1_epi32(0xFFFF);
@@ -104,7 +104,7 @@ VEC_INLINE struct half_scales half_scales_of(ktype type, const uint8_t *meta, ui
     } else {
         s.ds = halfs(meta + 16 * h);
         if (has_min(type))
-            s.neg_m = halfs(meta + 32 + 16 * h);
+            s.m = halfs(meta + 32 + 16 * h);
     }
     return s;
 }
@@ -153,7 +153,7 @@ VEC_INLINE void multiply(ktype type, const int i, const struct half_panel *p, co
     }
 }
 
-VEC_INLINE void finish(ktype type, const struct half_scales *s, const struct kern_xmeta *xm, __m256i idot, float *acc)
+VEC_INLINE __m256 finish(ktype type, const struct half_scales *s, const struct kern_xmeta *xm, __m256i idot, __m256 acc)
 {
     const int32_t offset = panel_layout(type).offset;
     if (type == KERN_Q6_K) {
@@ -164,23 +164,25 @@ VEC_INLINE void finish(ktype type, const struct half_scales *s, const struct ker
     } else if (offset) {
         idot = _mm256_sub_epi32(idot, _mm256_set1_epi32(offset * xm->s));
     }
-    __m256 a = _mm256_loadu_ps(acc);
-    a = _mm256_fmadd_ps(_mm256_mul_ps(s->ds, _mm256_set1_ps(xm->d)), _mm256_cvtepi32_ps(idot), a);
-    if (has_min(type))
-        a = _mm256_fmadd_ps(s->neg_m, _mm256_set1_ps(xm->ds), a);
-    _mm256_storeu_ps(acc, a);
+    acc = _mm256_fmadd_ps(_mm256_mul_ps(s->ds, _mm256_set1_ps(xm->d)), _mm256_cvtepi32_ps(idot), acc);
+    if (!has_min(type))
+        return acc;
+    __m256 xs = _mm256_set1_ps(xm->ds); /* K types subtract their minimum, the others add it */
+    return type == KERN_Q4_K || type == KERN_Q5_K ? _mm256_fnmadd_ps(s->m, xs, acc) : _mm256_fmadd_ps(s->m, xs, acc);
 }
 
 /* One 32-k block, sixteen outputs × nt tokens. Groups are met in an order that suits where they come from: a packed
  * byte holds groups g and g + 4. Q6_K needs the natural one, since its scale changes after group 3. */
 VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
-                           const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int nt)
+                           const int8_t *x, const struct kern_xmeta *xm, vf *acc, const int nt)
 {
     __m256i sum16[TILE][2], sum32[TILE][2];
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
         const int g = unpacked || type == KERN_Q6_K ? i : i / 2 + i % 2 * 4;
-        const struct half_panel p = unpacked ? bytes_group(w, g) : panel_group(type, w, g);
+        struct half_panel p = unpacked ? bytes_group(w, g) : panel_group(type, w, g);
+        KEEP_SUM(p.w[0]);
+        KEEP_SUM(p.w[1]);
         const __m256i sc[2] = {s->h[0].sc[g / 4], s->h[1].sc[g / 4]};
 #pragma GCC unroll 4
         for (int t = 0; t < nt; t++)
@@ -189,24 +191,36 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
     }
 #pragma GCC unroll 4
     for (int t = 0; t < nt; t++) {
-        finish(type, &s->h[0], xm + t, sum32[t][0], acc[t]);
-        finish(type, &s->h[1], xm + t, sum32[t][1], acc[t] + 8);
+        acc[t].a = finish(type, &s->h[0], xm + t, sum32[t][0], acc[t].a);
+        acc[t].b = finish(type, &s->h[1], xm + t, sum32[t][1], acc[t].b);
     }
 }
 
-VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
-                             const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], uint32_t n)
+/* How many tokens share a load of weights: as many as the registers hold the sums of. */
+VEC_INLINE int tile_of(ktype type)
 {
-    const int nt = type == KERN_Q6_K ? 2 : TILE;
+    return type == KERN_Q6_K ? 2 : type == KERN_Q8_0 ? 3 : TILE;
+}
+
+VEC_INLINE void block_tokens(ktype type, const uint8_t *w, const struct panel_scales *s, const int8_t *x,
+                             const struct kern_xmeta *xm, vf *acc, uint32_t n)
+{
+    const int nt = tile_of(type);
     uint32_t t = 0;
     for (; t + (uint32_t)nt <= n; t += (uint32_t)nt)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, nt);
-    if (n - t == 3)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 3);
-    else if (n - t == 2)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 2);
-    else if (n - t == 1)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 1);
+        block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, nt);
+#define TAIL(NT)                                                                         \
+    case NT:                                                                             \
+        if (NT < nt)                                                                     \
+            block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, NT);                  \
+        break
+    switch (n - t) {
+        TAIL(1);
+        TAIL(2);
+        TAIL(3);
+    default: break;
+    }
+#undef TAIL
 }
 
 #include "kern/simd/chunk.h"

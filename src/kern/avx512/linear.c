@@ -11,7 +11,8 @@
 #include "kern/simd/quant.h"
 
 #define TILE 8          /* tokens that share a load of weights: eight chains hide the latency of vpdpbusd */
-#define UNPACK_FROM 9u  /* tokens from which unpacking to memory pays */
+#define FEW 8           /* tokens up to which unpacking to memory does not pay */
+#define FEW_SUMS 4      /* and up to which their sums stay in registers then */
 
 struct group_pair { /* unsigned quants of groups v and v + 4, sixteen outputs */
     __m512i lo, hi;
@@ -96,8 +97,8 @@ VEC_INLINE __m512i four(const int8_t *x)
     return _mm512_set1_epi32(u);
 }
 
-VEC_INLINE void finish(ktype type, const struct panel_scales *s, const struct kern_xmeta *xm, __m512i lo, __m512i hi,
-                       float *acc)
+VEC_INLINE vf finish(ktype type, const struct panel_scales *s, const struct kern_xmeta *xm, __m512i lo, __m512i hi,
+                     vf acc)
 {
     const int32_t offset = type == KERN_Q8_0 ? 128 : panel_layout(type).offset;
     __m512i idot;
@@ -110,16 +111,13 @@ VEC_INLINE void finish(ktype type, const struct panel_scales *s, const struct ke
         if (offset)
             idot = _mm512_sub_epi32(idot, _mm512_set1_epi32(offset * xm->s));
     }
-    __m512 a = _mm512_loadu_ps(acc);
-    a = _mm512_fmadd_ps(_mm512_mul_ps(s->ds, _mm512_set1_ps(xm->d)), _mm512_cvtepi32_ps(idot), a);
-    if (has_min(type))
-        a = _mm512_fmadd_ps(s->neg_m, _mm512_set1_ps(xm->ds), a);
-    _mm512_storeu_ps(acc, a);
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(s->ds, _mm512_set1_ps(xm->d)), _mm512_cvtepi32_ps(idot), acc);
+    return has_min(type) ? _mm512_fmadd_ps(s->neg_m, _mm512_set1_ps(xm->ds), acc) : acc;
 }
 
 /* One 32-k block, sixteen outputs × nt tokens. */
 VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
-                           const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int nt)
+                           const int8_t *x, const struct kern_xmeta *xm, vf *acc, const int nt)
 {
     __m512i lo[TILE], hi[TILE];
     for (int t = 0; t < nt; t++)
@@ -139,17 +137,17 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
         KEEP_ORDER();
     }
     for (int t = 0; t < nt; t++)
-        finish(type, s, xm + t, lo[t], hi[t], acc[t]);
+        acc[t] = finish(type, s, xm + t, lo[t], hi[t], acc[t]);
 }
 
-VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
-                             const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], uint32_t n)
+VEC_INLINE void block_tokens(ktype type, const uint8_t *w, const struct panel_scales *s, const int8_t *x,
+                             const struct kern_xmeta *xm, vf *acc, uint32_t n)
 {
     uint32_t t = 0;
     for (; t + TILE <= n; t += TILE)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, TILE);
-#define TAIL(NT)                                                                                \
-    case NT: block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, NT); break
+        block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, TILE);
+#define TAIL(NT)                                                                         \
+    case NT: block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, NT); break
     switch (n - t) {
         TAIL(1);
         TAIL(2);

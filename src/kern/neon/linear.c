@@ -11,8 +11,9 @@
 #include "kern/neon/neon.h"
 #include "kern/simd/quant.h"
 
-#define TILE 4         /* tokens that share a load of weights: 16 registers of sums, 8 of activations, 4 of weights */
-#define UNPACK_FROM 5u /* tokens from which unpacking to memory pays */
+#define TILE 4     /* tokens that share a load of weights: 16 registers of sums, 4 of activations, 4 of weights */
+#define FEW 4      /* tokens up to which unpacking to memory does not pay */
+#define FEW_SUMS 1 /* and up to which their sums stay in registers then */
 
 struct panel_group { /* weights of four k of sixteen outputs, four outputs in each register */
     int8x16_t w[4];
@@ -118,62 +119,59 @@ VEC_INLINE int32x4_t dot4(int32x4_t sum, int8x16_t w, int8x16_t x, const int lan
     }
 }
 
-VEC_INLINE void finish(ktype type, const struct panel_scales *s, const struct kern_xmeta *xm, const vi sum[2],
-                       float *acc)
+VEC_INLINE vf finish(ktype type, const struct panel_scales *s, const struct kern_xmeta *xm, const vi sum[2], vf acc)
 {
     vi idot = sum[0];
     if (type == KERN_Q6_K)
         idot = vi_add(EACH2(vi, vmulq_s32, sum[0], s->sc[0]), EACH2(vi, vmulq_s32, sum[1], s->sc[1]));
-    vf a = vf_fma(vf_mul(s->ds, vf_set1(xm->d)), EACH1(vf, vcvtq_f32_s32, idot), vf_load(acc));
-    if (has_min(type))
-        a = vf_fma(s->neg_m, vf_set1(xm->ds), a);
-    vf_store(acc, a);
+    acc = vf_fma(vf_mul(s->ds, vf_set1(xm->d)), EACH1(vf, vcvtq_f32_s32, idot), acc);
+    return has_min(type) ? vf_fma(s->neg_m, vf_set1(xm->ds), acc) : acc;
 }
 
-/* One 32-k block, sixteen outputs × nt tokens. Groups are met in an order that suits where they come from: a packed
- * byte holds groups g and g + 4. */
+/* One 32-k block, sixteen outputs × nt tokens. Groups come in their natural order, so that of activations and of Q6_K's
+ * sums one half is in use at a time; there are registers for no more. */
 VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
-                           const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], const int nt)
+                           const int8_t *x, const struct kern_xmeta *xm, vf *acc, const int nt)
 {
     vi sum[TILE][2];
-    int8x16_t xv[TILE][2];
-    for (int t = 0; t < nt; t++)
-        for (int half = 0; half < 2; half++) {
-            sum[t][half] = first_sum(type, xm + t, half);
-            xv[t][half] = vld1q_s8(x + 32 * t + 16 * half);
-        }
+    int8x16_t xv[TILE];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-        const int g = unpacked ? i : i / 2 + i % 2 * 4, half = type == KERN_Q6_K ? g / 4 : 0;
+    for (int g = 0; g < 8; g++) {
+        const int half = type == KERN_Q6_K ? g / 4 : 0;
         const struct panel_group p = unpacked ? bytes_group(w, g) : panel_group(type, w, g);
 #pragma GCC unroll 4
         for (int t = 0; t < nt; t++) {
-            vi *to = &sum[t][half];
-            to->a = dot4(to->a, p.w[0], xv[t][g / 4], g % 4);
-            to->b = dot4(to->b, p.w[1], xv[t][g / 4], g % 4);
-            to->c = dot4(to->c, p.w[2], xv[t][g / 4], g % 4);
-            to->d = dot4(to->d, p.w[3], xv[t][g / 4], g % 4);
+            if (g % 4 == 0)
+                xv[t] = vld1q_s8(x + 32 * t + 4 * g);
+            vi to = g == 4 * half ? first_sum(type, xm + t, half) : sum[t][half];
+            to.a = dot4(to.a, p.w[0], xv[t], g % 4);
+            to.b = dot4(to.b, p.w[1], xv[t], g % 4);
+            to.c = dot4(to.c, p.w[2], xv[t], g % 4);
+            to.d = dot4(to.d, p.w[3], xv[t], g % 4);
+            sum[t][half] = to;
         }
         KEEP_ORDER();
     }
 #pragma GCC unroll 4
     for (int t = 0; t < nt; t++)
-        finish(type, s, xm + t, sum[t], acc[t]);
+        acc[t] = finish(type, s, xm + t, sum[t], acc[t]);
 }
 
-VEC_INLINE void block_tokens(ktype type, const int unpacked, const uint8_t *w, const struct panel_scales *s,
-                             const int8_t *x, const struct kern_xmeta *xm, float (*acc)[16], uint32_t n)
+VEC_INLINE void block_tokens(ktype type, const uint8_t *w, const struct panel_scales *s, const int8_t *x,
+                             const struct kern_xmeta *xm, vf *acc, uint32_t n)
 {
-    const int nt = type == KERN_Q6_K ? 2 : TILE; /* Q6_K has twice as many sums */
     uint32_t t = 0;
-    for (; t + (uint32_t)nt <= n; t += (uint32_t)nt)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, nt);
-    if (n - t == 3)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 3);
-    else if (n - t == 2)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 2);
-    else if (n - t == 1)
-        block_tile(type, unpacked, w, s, x + 32 * t, xm + t, acc + t, 1);
+    for (; t + TILE <= n; t += TILE)
+        block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, TILE);
+#define TAIL(NT)                                                                         \
+    case NT: block_tile(type, 1, w, s, x + 32 * t, xm + t, acc + t, NT); break
+    switch (n - t) {
+        TAIL(1);
+        TAIL(2);
+        TAIL(3);
+    default: break;
+    }
+#undef TAIL
 }
 
 #include "kern/simd/chunk.h"

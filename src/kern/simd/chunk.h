@@ -4,48 +4,101 @@
  *   struct panel_scales                                what turns a block's integer dot products into f32
  *   scales_of(type, meta, sub)                         reads it
  *   unpack_block(type, q, bytes)                       a 32-k block's quants as bytes, [8 groups][64]
- *   block_tokens(type, unpacked, w, s, x, xm, acc, n)  adds one block's products for n tokens to acc[n][16]
- *   UNPACK_FROM                                        tokens from which unpacking to memory pays
+ *   block_tile(type, unpacked, w, s, x, xm, acc, n)    adds one block's products for n tokens to acc[n]; n is constant
+ *   block_tokens(type, w, s, x, xm, acc, n)            the same for any n, with unpacked weights
+ *   FEW                                                tokens up to which unpacking to memory does not pay
+ *   FEW_SUMS                                           tokens up to which their sums stay in registers then
  */
 #ifndef KERN_SIMD_CHUNK_H
 #define KERN_SIMD_CHUNK_H
 
-VEC_INLINE void panel_chunk(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
-                            const struct kern_xmeta *xm, uint32_t n, float (*acc)[16])
+#define AHEAD 1024      /* bytes of quants that are asked for before they are needed */
+#define META_AHEAD 640  /* and of meta */
+
+/* A panel's quants and its meta are two streams, which the processor's own prefetchers lose at each panel's end. */
+VEC_INLINE void prefetch_block(ktype type, const uint8_t *q, const uint8_t *meta, uint32_t b)
+{
+    const struct panel_layout l = panel_layout(type);
+    for (uint32_t i = 0; i < l.quant_bytes; i += 64)
+        __builtin_prefetch(q + AHEAD + i);
+    if (b % l.per_block == 0)
+        for (uint32_t i = 0; i < l.meta_bytes; i += 64)
+            __builtin_prefetch(meta + META_AHEAD + i);
+}
+
+/* Up to FEW tokens: weights are unpacked in registers, and so are the sums, if there are registers for them. */
+VEC_INLINE void panel_few(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
+                          const struct kern_xmeta *xm, const int n, vf *acc)
+{
+    const struct panel_layout l = panel_layout(type);
+    const uint8_t *meta = panel_meta(panel, type, m->cols);
+    vf sum[FEW], *at = sum;
+    if (n > FEW_SUMS) /* memory that the compiler does not know to be its own */
+        __asm__("" : "=r"(at) : "0"(acc));
+    for (int t = 0; t < n; t++)
+        at[t] = vf_zero();
+    for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
+        const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
+        struct panel_scales s = scales_of(type, mb, b % l.per_block);
+        prefetch_block(type, q, mb, b);
+        block_tile(type, 0, q, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, at, n);
+    }
+    for (int t = 0; t < n; t++)
+        acc[t] = at[t];
+}
+
+/* More: a block is unpacked once, and met by all of them. */
+VEC_INLINE void panel_many(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
+                           const struct kern_xmeta *xm, uint32_t n, vf *acc)
 {
     const struct panel_layout l = panel_layout(type);
     const uint8_t *meta = panel_meta(panel, type, m->cols);
     _Alignas(64) uint8_t bytes[512];
+    for (uint32_t t = 0; t < n; t++)
+        acc[t] = vf_zero();
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
-        const uint8_t *q = panel + (size_t)b * l.quant_bytes;
         struct panel_scales s = scales_of(type, meta + (size_t)(b / l.per_block) * l.meta_bytes, b % l.per_block);
-        const int8_t *xb = x + (size_t)b * n * KERN_QBLOCK;
-        const struct kern_xmeta *xmb = xm + (size_t)b * n;
-        if (n < UNPACK_FROM) {
-            block_tokens(type, 0, q, &s, xb, xmb, acc, n);
-        } else {
-            unpack_block(type, q, bytes);
-            block_tokens(type, 1, bytes, &s, xb, xmb, acc, n);
-        }
+        unpack_block(type, panel + (size_t)b * l.quant_bytes, bytes);
+        block_tokens(type, bytes, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, acc, n);
     }
+}
+
+VEC_INLINE void panel_chunk(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
+                            const struct kern_xmeta *xm, uint32_t n, vf *acc)
+{
+#define EXACTLY(N)                                         \
+    case N: panel_few(type, m, panel, x, xm, N, acc); break
+    switch (n) {
+        EXACTLY(1);
+        EXACTLY(2);
+        EXACTLY(3);
+        EXACTLY(4);
+#if FEW > 4
+        EXACTLY(5);
+        EXACTLY(6);
+        EXACTLY(7);
+        EXACTLY(8);
+#endif
+    default: panel_many(type, m, panel, x, xm, n, acc); break;
+    }
+#undef EXACTLY
 }
 
 VEC_INLINE void linear_type(ktype type, const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x,
                             float *out, size_t stride)
 {
-    _Alignas(64) float acc[KERN_CHUNK][16];
+    vf acc[KERN_CHUNK];
     for (uint32_t c = 0; c < x->tokens; c += KERN_CHUNK) {
         uint32_t n = x->tokens - c < KERN_CHUNK ? x->tokens - c : KERN_CHUNK;
         for (uint32_t p = p0; p < p1; p++) {
-            memset(acc, 0, n * sizeof *acc);
             panel_chunk(type, m, m->panels + (size_t)p * m->stride, x->q + (size_t)c * m->cols,
                         x->meta + (size_t)c * (m->cols / KERN_QBLOCK), n, acc);
             uint32_t first = p * KERN_LANES, w = m->rows - first < KERN_LANES ? m->rows - first : KERN_LANES;
             for (uint32_t t = 0; t < n; t++)
                 if (w == KERN_LANES)
-                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], sizeof acc[t]);
+                    vf_store(out + (size_t)(c + t) * stride + first, acc[t]);
                 else
-                    memcpy(out + (size_t)(c + t) * stride + first, acc[t], w * sizeof(float));
+                    memcpy(out + (size_t)(c + t) * stride + first, &acc[t], w * sizeof(float));
         }
     }
 }
