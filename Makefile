@@ -86,8 +86,13 @@ SHIM_SRC := $(wildcard shim/Cargo.toml shim/Cargo.lock shim/build.rs shim/src/*.
 SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
+<<<<<<< HEAD
 .PHONY: build objs lib shim setup setup-test setup-long run serve test test-unit test-long test-clients tests asan tsan lint bench \
         bench-replay bench-servers kern-bench format notices models install uninstall clean help FORCE
+=======
+.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan tsan lint bench \
+        bench-limits bench-replay bench-servers kern-bench format notices models install uninstall clean help FORCE
+>>>>>>> 36bfd7e57ff1e5d50e92fcad6947370788e8246e
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -203,6 +208,13 @@ one:
 $(BUILD)/one: $(call obj,$(T) $(filter $(foreach f,$(F),src/$(f)/% src/$(f)),$(SRC))) $(TEST_LIB) $(if $(NOSHIM),,$(SHIM_LIB)) FORCE
 	@$(LINK) -lcmocka $(LIBS)
 
+# What the machine can do; without anything of ffwd.
+LIMITS := $(BUILD)/bench/limits
+$(LIMITS): bench/limits.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(CC) $(ALLFLAGS) -o $@ $< -lpthread
+
 RUN_TESTS = BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) tools/run_tests.py
 
 test: setup-test ## everything a change has to pass, real models included
@@ -221,8 +233,11 @@ tsan: setup-test ## the programs that have threads, under ThreadSanitizer
 	   && BUILD=build/tsan $$(setarch -R true 2>/dev/null && echo setarch -R) tools/run_tests.py tsan
 lint: ## format, warnings, folder table, headers alone, banned calls, sizes, symbol prefixes
 	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
-bench: setup-test ## measures and rewrites bench/RESULTS.md
-	@$(MAKE) build $(PYTHON) && $(MAKE) models && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
+bench: setup-test ## measures against llama.cpp and ik_llama.cpp (IK_SOURCE=) and rewrites bench/RESULTS.md
+	@$(MAKE) build $(LIMITS) $(CHARTS) && $(MAKE) models \
+	   && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
+bench-limits: $(LIMITS) ## what this machine's memory and processors can do
+	@$(LIMITS)
 bench-replay: setup-test ## measures what fast-forwarding saves, and rewrites that section of bench/RESULTS.md
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && FFWD=$(PROGRAM) $(PYTHON) bench/replay.py
 bench-servers: setup-test ## measures the server against others and rewrites bench/SERVERS.md (BENCH_QUICK=1: only tries it)
@@ -242,6 +257,11 @@ setup-long:
 $(PYTHON): tools/requirements.txt
 	@echo "  VENV  build/venv"
 	@python3 -m venv build/venv && build/venv/bin/python -m pip install --quiet -r $< && touch $@
+
+CHARTS := build/venv/.charts
+$(CHARTS): bench/requirements.txt $(PYTHON)
+	@echo "  VENV  matplotlib"
+	@build/venv/bin/python -m pip install --quiet -r $< && touch $@
 
 models: $(PROGRAM)
 	@$(PROGRAM) pull smollm2 >/dev/null && $(PROGRAM) pull gemma3-270m >/dev/null

@@ -13,11 +13,8 @@ measured, bars met or not.
 """
 import argparse
 import datetime
-import hashlib
-import importlib.util
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -25,7 +22,8 @@ import tempfile
 import time
 import urllib.request
 
-from bars import HERE, ROOT, die, output, processor, say, table
+import kit
+from kit import HERE, ROOT, die, output, say, table
 
 TITLE = "Fast-forwarding"
 MODELS = {"smollm2": "SmolLM2-135M Q4_1", "1b": "1B shape Q4_K_M, random weights"}
@@ -40,26 +38,8 @@ DRAFT_PAIRS, DRAFT_TOKENS = 5, 400
 # ---------------------------------------------------------------------------------------------------- what is needed
 
 
-def cache():
-    root = os.environ.get("XDG_CACHE_HOME", "")
-    return os.path.join(root if root.startswith("/") else os.path.expanduser("~/.cache"), "ffwd")
-
-
-def last_line(text):
-    return text.strip().splitlines()[-1]
-
-
 def model_path(name, ffwd):
-    if name == "smollm2":
-        return last_line(output([ffwd, "pull", name]))
-    script = os.path.join(ROOT, "tools/synth_model.py")
-    with open(script, "rb") as f:
-        version = hashlib.sha256(f.read()).hexdigest()[:8]  # another script makes another model
-    path = os.path.join(cache(), f"models/synthetic-1b-{version}.gguf")
-    if not os.path.exists(path):
-        say("writing the 1B model (670 MB)")
-        output([sys.executable, script, "--like", model_path("smollm2", ffwd), "--out", path])
-    return path
+    return kit.known_model(ffwd, name) if name == "smollm2" else kit.synthetic_1b(ffwd, "q4_k_m")
 
 
 def make_corpus():
@@ -104,7 +84,7 @@ def post(port, path, body):
 
 def peer_speed(corpus, args):
     """Tokens a second of llama.cpp's server under the schemas of `extraction`: its median over some of them."""
-    where = last_line(output([os.path.join(HERE, "peers.sh"), "where"]))
+    where = kit.llama_cpp("", "llama-server")
     with open(corpus, encoding="utf-8") as f:
         lines = [line for line in map(json.loads, f) if line["class"] == "extraction"][:4]
     with socket.socket() as free:
@@ -139,7 +119,7 @@ def wrong_draft(args):
     ratios, counts = [], {"proposed": 0, "accepted": 0}
     with tempfile.TemporaryDirectory() as folder:
         draft = os.path.join(folder, "draft.gguf")
-        output([sys.executable, os.path.join(ROOT, "tools/synth_model.py"), "--like", model, "--out", draft, "--layers", "2",
+        output([kit.python(), os.path.join(ROOT, "tools/synth_model.py"), "--like", model, "--out", draft, "--layers", "2",
                 "--width", "256", "--heads", "4", "--kv-heads", "4", "--ffn", "768"])
         for _ in range(DRAFT_PAIRS):
             runs = []
@@ -156,8 +136,7 @@ def wrong_draft(args):
     middle = ratios[len(ratios) // 2]
     return [f"A draft model that is never right (two layers of random weights; {counts['proposed']} ids proposed, "
             f"{counts['accepted']} accepted, {DRAFT_PAIRS} pairs of {DRAFT_TOKENS} tokens of SmolLM2): time {middle:.3f} "
-            f"[{ratios[0]:.3f}–{ratios[-1]:.3f}] of that without. Bar {DRAFT_BAR}: " +
-            ("met" if middle <= DRAFT_BAR else "**missed**") + ".", ""]
+            f"[{ratios[0]:.3f}–{ratios[-1]:.3f}] of that without. Bar {DRAFT_BAR}: {kit.met_text(middle <= DRAFT_BAR)}.", ""]
 
 
 # ---------------------------------------------------------------------------------------------------------- reporting
@@ -181,7 +160,7 @@ def bar_text(name, got, cls, c):
         bar = TIME_BARS_1B[cls]
     else:
         bar, ratio, what = COST_BAR, c["ratio_cost"], "cost"
-    return f"{what} ≤ {bar:.2f}: " + ("met" if ratio <= bar else "**missed**")
+    return f"{what} ≤ {bar:.2f}: " + kit.met_text(ratio <= bar)
 
 
 def curve_text(curve):
@@ -205,30 +184,11 @@ def model_section(name, got):
 
 def report(results, args, why, busy, peer):
     head = [f"## {TITLE}", "",
-            f"Written by `bench/replay.py` on {datetime.date.today().isoformat()}. {processor()}; {args.threads} threads, "
+            f"Written by `bench/replay.py` on {datetime.date.today().isoformat()}. {kit.processor()}; {args.threads} threads, "
             f"one request at a time unless said otherwise. {why} Decoding of recorded replies, every forward pass "
             f"made; fast-forwarding on ÷ off, so below 1 is better; medians of alternating pairs [range].", ""]
-    if busy:
-        head += [f"**The machine was not idle** (load {busy:.1f} before the start): these times prove little.", ""]
+    head += kit.busy_text(busy)
     return "\n".join(head + [model_section(name, got) for name, got in results] + peer)
-
-
-def with_section(text, section):
-    """`text` with its section of this title replaced, or added at the end."""
-    found = re.search(rf"^## {TITLE}\n.*?(?=^## |\Z)", text, re.M | re.S)
-    if found:
-        return text[:found.start()] + section + text[found.end():]
-    return text.rstrip("\n") + "\n\n" + section
-
-
-def write(path, section):
-    old = ""
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as f:
-            old = f.read()
-    with open(path + ".new", "w", encoding="utf-8") as f:
-        f.write(with_section(old, section).lstrip("\n"))
-    os.replace(path + ".new", path)
 
 
 def arguments():
@@ -254,13 +214,9 @@ def arguments():
 
 def main():
     args = arguments()
-    load = os.getloadavg()[0]
-    busy = load if load > 0.5 else 0
-    if busy:
-        say(f"replay: the machine is not idle (load {load:.1f})")
+    busy = kit.busy()
     why = "Kernels: " + json.loads(output([args.ffwd, "info", "--json"]))["why"].rstrip(".") + "."
-    if importlib.util.find_spec("numpy") is None:
-        die("numpy is missing: run it with build/venv/bin/python, as `make bench-replay` does")
+    kit.python()  # says now that it is missing
     corpus = make_corpus()
     wrong = wrong_draft(args) if "smollm2" in args.models else []
     results = [(name, measure(name, corpus, args, 1)) for name in args.models]
@@ -272,13 +228,12 @@ def main():
         if name == "1b" and c and not args.no_peer:
             ours, theirs = c["tokens"] / c["on"]["seconds"], peer_speed(corpus, args)
             peer += [f"Extraction on the 1B shape: {ours:.1f} tokens a second, llama.cpp's server with the same model and schemas "
-                    f"{theirs:.1f}: {ours / theirs:.2f} times. Bar {PEER_BAR}: " +
-                    ("met" if ours / theirs >= PEER_BAR else "**missed**") + ".", ""]
+                    f"{theirs:.1f}: {ours / theirs:.2f} times. Bar {PEER_BAR}: {kit.met_text(ours / theirs >= PEER_BAR)}.", ""]
     section = report(results, args, why, busy, peer)
     if args.out == "-":
         print(section)
     else:
-        write(args.out, section)
+        kit.write_text(args.out, kit.with_section(kit.read_text(args.out), TITLE, section))
     return 0
 
 

@@ -4,9 +4,9 @@
     bench/servers.py [--ffwd PROGRAM] [--peers DIR] [--threads N] [--rounds N] [--out FILE]
 
 Each server takes its turn (A B C A B C ...) and gets the same requests from `ffwd bench load` over OpenAI's API: the same
-prompts, replies of the same length. llama.cpp's server is that of bench/peers.sh; ik_llama.cpp's is taken from IK_SERVER
-where it is set. All listen on loopback, one at a time. Needs an otherwise idle machine and says so when it is not. Writes
-bench/SERVERS.md. The exit status is 0 when everything was measured, met or not.
+prompts, replies of the same length. The other servers are those of bench/peers.sh, ik_llama.cpp's only where it was built;
+IK_SERVER names another program. All listen on loopback, one at a time. Needs an otherwise idle machine and says so when
+it is not. Writes bench/SERVERS.md. The exit status is 0 when everything was measured, met or not.
 
 BENCH_QUICK=1 runs everything in small, to see that it works: its figures mean nothing and no file is written.
 """
@@ -24,7 +24,7 @@ import time
 import urllib.error
 import urllib.request
 
-import bars
+import kit
 
 QUICK = os.environ.get("BENCH_QUICK", "") not in ("", "0")
 SLOT = 4096       # context of each slot
@@ -50,10 +50,6 @@ FIGURES = [
     ("warm", "first token again, ms", 1),
     ("share", "that in percent of the first time", 1),
 ]
-
-
-def die(text):
-    sys.exit(f"servers: {text}")
 
 
 def ask(url):
@@ -94,7 +90,7 @@ class Server:
         try:
             while not self._healthy():
                 if self.process.poll() is not None or time.monotonic() > until:
-                    die(f"{self.name} does not start; the last it said: {self.said()}")
+                    kit.die(f"{self.name} does not start; the last it said: {self.said()}")
                 time.sleep(0.05)
         except BaseException:
             self.__exit__()
@@ -135,14 +131,15 @@ def servers_of(args, model):
                                     str(slots * SLOT), *more]
 
     found = [Server("ffwd", ours),
-             Server("llama.cpp", theirs(os.path.join(bars.find_peers(args.peers), "llama-server"), "-fa", "on"))]
-    ik = os.environ.get("IK_SERVER", "")
-    if ik and not os.access(ik, os.X_OK):
-        die(f"IK_SERVER: {ik} is no program")
+             Server("llama.cpp", theirs(os.path.join(kit.llama_cpp(args.peers, "llama-server"), "llama-server"), "-fa", "on"))]
+    named, built = os.environ.get("IK_SERVER", ""), kit.peer_folder("ik")
+    if named and not os.access(named, os.X_OK):
+        kit.die(f"IK_SERVER: {named} is no program")
+    ik = named or (os.path.join(built, "llama-server") if built and not kit.lacks(built, ["llama-server"]) else "")
     if ik:
         found.append(Server("ik_llama.cpp", theirs(ik, *flash_attention(ik), "-rtr")))
     else:
-        bars.say("servers: ik_llama.cpp is left out: IK_SERVER does not name its llama-server")
+        kit.say("ik_llama.cpp is left out: its llama-server was not built (bench/peers.sh), and IK_SERVER names none")
     return found
 
 
@@ -155,13 +152,13 @@ def drive(args, server, seed, *options):
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     except subprocess.TimeoutExpired:
-        die(f"{server.name}: no end of {' '.join(command[3:])}")
+        kit.die(f"{server.name}: no end of {' '.join(command[3:])}")
     if run.returncode:
-        die(f"{server.name}: {run.stderr.strip()}")
+        kit.die(f"{server.name}: {run.stderr.strip()}")
     report = json.loads(run.stdout)
     if report["errors"] or not report["requests"]:
         first = report["error_list"][0]["text"] if report["error_list"] else "no request ended"
-        die(f"{server.name}: {report['errors']} errors: {first}")
+        kit.die(f"{server.name}: {report['errors']} errors: {first}")
     return report
 
 
@@ -179,7 +176,7 @@ def measure_eight(args, server, seed):
                   "--max-tokens", 2 * REPLY, "--long-prompt", LONG, "--long-at", 1)
     long = among["long"]
     if long["ttft_ms"] is None or long["longest_gap_ms"] is None:
-        die(f"{server.name}: the long prompt had no first token, or no stream ran beside it")
+        kit.die(f"{server.name}: the long prompt had no first token, or no stream ran beside it")
     prefix = ("--clients", 1, "--shared-prefix", LONG, "--prompt-tokens", 20, "--max-tokens", 4)
     cold = drive(args, server, seed + 3, *prefix, "--requests", 1)["ttft_ms"]["max"]
     warm = drive(args, server, seed + 3, *prefix, "--requests", 5)["ttft_ms"]["p50"]
@@ -199,16 +196,16 @@ def measure(args, server, seed):
 
 def measure_all(args, servers):
     """{server's name: {figure's name: Figures}}, and how many rounds there was time for."""
-    got = {s.name: {name: bars.Figures() for name, *_ in FIGURES} for s in servers}
+    got = {s.name: {name: kit.Figures() for name, *_ in FIGURES} for s in servers}
     start = time.monotonic()
     for i in range(args.rounds):
         for s in servers:
-            bars.say(f"  round {i + 1} of {args.rounds}: {s.name}")
+            kit.say(f"  round {i + 1} of {args.rounds}: {s.name}")
             for name, value in measure(args, s, 100 * i).items():
                 got[s.name][name].add(value)
         spent = time.monotonic() - start
         if i + 1 < args.rounds and spent / (i + 1) * (i + 2) > WHOLE_S:
-            bars.say(f"servers: a further round would end after {WHOLE_S} s: {i + 1} of {args.rounds} measured")
+            kit.say(f"servers: a further round would end after {WHOLE_S} s: {i + 1} of {args.rounds} measured")
             return got, i + 1
     return got, args.rounds
 
@@ -218,9 +215,8 @@ def measure_all(args, servers):
 
 def against_best(got, name, less_is_better):
     """(Figures of ours / theirs round by round, the peer): theirs is the peer with the better median."""
-    pick = min if less_is_better else max
-    peer = pick((p for p in got if p != "ffwd"), key=lambda p: got[p][name].median)
-    return bars.ratios(got["ffwd"][name], got[peer][name]), peer
+    peer = kit.better({p: got[p][name] for p in got if p != "ffwd"}, less_is_better)
+    return kit.ratios(got["ffwd"][name], got[peer][name]), peer
 
 
 def bars_of(got):
@@ -241,47 +237,41 @@ def report(got, args, rounds, info, busy):
     names = list(got)
     head = [
         "# ffwd's server and others on one machine", "",
-        f"Written by `bench/servers.py` on {datetime.date.today().isoformat()}. {bars.processor()}; {args.threads} threads. "
+        f"Written by `bench/servers.py` on {datetime.date.today().isoformat()}. {kit.processor()}; {args.threads} threads. "
         f"Kernels of ffwd: {info['why'].rstrip('.')}. SmolLM2-135M Q4_1, {SLOT} tokens of context in each slot, 8 slots "
         f"unless said; replies of {REPLY} tokens to prompts of about {PROMPT} that begin differently, streamed, at "
         f"temperature 0, from `ffwd bench load` on the same machine. llama.cpp is the copy in llama-cpp-python 0.3.36, built "
         f"natively, with `-fa on`" + (", ik_llama.cpp with `-fa -rtr`" if "ik_llama.cpp" in got else "") +
         f". Medians of {rounds} alternating rounds [range].", ""]
     if "ik_llama.cpp" not in got:
-        head += ["ik_llama.cpp was not there (`IK_SERVER`), so the better peer is llama.cpp.", ""]
-    if busy:
-        head += [f"**The machine was not idle** (load {busy:.1f} before the start): these figures prove little.", ""]
-    rows = [(what, value, bar, "met" if met else "**missed**") for what, value, bar, met in bars_of(got)]
+        head += ["ik_llama.cpp was not there, so the better peer is llama.cpp.", ""]
+    head += kit.busy_text(busy)
+    rows = [(what, value, bar, kit.met_text(met)) for what, value, bar, met in bars_of(got)]
     figures = [(what, *(got[n][name].text(digits) for n in names)) for name, what, digits in FIGURES]
-    return "\n".join(head + ["## Bars", "", bars.table(("", "measured", "bar", ""), rows), "",
-                             "## Figures", "", bars.table(("", *names), figures), ""])
+    return "\n".join(head + ["## Bars", "", kit.table(("", "measured", "bar", ""), rows), "",
+                             "## Figures", "", kit.table(("", *names), figures), ""])
 
 
 def main():
     want = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    want.add_argument("--ffwd", default=os.environ.get("FFWD", os.path.join(bars.ROOT, "build/ffwd")))
+    want.add_argument("--ffwd", default=os.environ.get("FFWD", os.path.join(kit.ROOT, "build/ffwd")))
     want.add_argument("--peers", default="", help="folder of llama.cpp's programs (default: where bench/peers.sh puts them)")
     want.add_argument("--threads", type=int, default=2)
     want.add_argument("--rounds", type=int, default=1 if QUICK else 3)
-    want.add_argument("--out", default="-" if QUICK else os.path.join(bars.HERE, "SERVERS.md"), help="- writes no file")
+    want.add_argument("--out", default="-" if QUICK else os.path.join(kit.HERE, "SERVERS.md"), help="- writes no file")
     args = want.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server under way is ended
-    model = bars.output([args.ffwd, "pull", "smollm2"]).strip().splitlines()[-1]
+    model = kit.known_model(args.ffwd, "smollm2")
     servers = servers_of(args, model)
-    load = os.getloadavg()[0]
-    busy = load if load > 0.5 else 0
-    if busy:
-        bars.say(f"servers: the machine is not idle (load {load:.1f})")
+    busy = kit.busy()
     if QUICK:
-        bars.say("servers: BENCH_QUICK: the figures mean nothing")
-    bars.read_whole(model)
-    info = json.loads(bars.output([args.ffwd, "info", "--json"]))
+        kit.say("servers: BENCH_QUICK: the figures mean nothing")
+    kit.read_whole(model)
+    info = json.loads(kit.output([args.ffwd, "info", "--json"]))
     got, rounds = measure_all(args, servers)
     text = report(got, args, rounds, info, busy)
     if args.out != "-":
-        with open(args.out + ".new", "w", encoding="utf-8") as f:
-            f.write(text)
-        os.replace(args.out + ".new", args.out)
+        kit.write_text(args.out, text)
     else:
         print(text)
     for what, value, bar, met in bars_of(got):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes a GGUF model with random weights, as large as a real one, to measure speed with.
 
-    tools/synth_model.py --like TOKENIZER.gguf --out FILE.gguf [--layers 16] [--width 2048] [--heads 32] ...
+    tools/synth_model.py --like TOKENIZER.gguf --out FILE.gguf [--types q4_k_m|q4_0|q8_0] [--layers 16] [--width 2048] ...
 
-The defaults are the shape of Llama 3.2 1B, with the weight types that llama.cpp's Q4_K_M gives it: Q6_K for the
-embedding, which is the head too, and for attn_v and ffn_down of every layer in the first and last eighth and of every
-third between them; Q4_K for the rest. Vocabulary, merges, special tokens and chat template are those of the file that
---like names. The same arguments give the same bytes.
+The defaults are the shape of Llama 3.2 1B. The weight types are those that llama.cpp gives it under that name. q4_k_m:
+Q6_K for the embedding, which is the head too, and for attn_v and ffn_down of every layer in the first and last eighth
+and of every third between them; Q4_K for the rest. q4_0: Q6_K for the embedding, Q4_0 for the rest. q8_0: Q8_0 for all.
+Vocabulary, merges, special tokens and chat template are those of the file that --like names. The same arguments give the
+same bytes.
 
 Blocks are drawn, not quantised: random codes, with scales such that every linear layer keeps the variance of its input.
 The block scale stays a normal half float: products of denormal ones take many times as long on some processors, and
@@ -20,9 +21,12 @@ import zlib
 
 import numpy as np
 
-BLOCK, ALIGN = 256, 32
-F32, Q4_K, Q6_K = 0, 12, 14
-BLOCK_BYTES = {Q4_K: 144, Q6_K: 210}
+ALIGN = 32
+F32, Q4_0, Q8_0, Q4_K, Q6_K = 0, 2, 8, 12, 14
+BLOCK = {Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}  # weights, bytes
+WIDEST = max(weights for weights, _ in BLOCK.values())
+# The file's own number for the mixture; types of the embedding, of what takes more bits, of the rest.
+TYPES = {"q4_k_m": (15, Q6_K, Q6_K, Q4_K), "q4_0": (2, Q6_K, Q4_0, Q4_0), "q8_0": (7, Q8_0, Q8_0, Q8_0)}
 U32, FLOAT, STRING, ARRAY = 4, 6, 8, 9
 SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 CHUNK = 1 << 16  # blocks drawn at a time
@@ -103,7 +107,7 @@ def entry(key, value):
 
 def metadata(a, vocab):
     pairs = [("general.architecture", "llama"), ("general.name", a.name), ("general.alignment", ALIGN),
-             ("general.file_type", 15), ("general.quantization_version", 2), ("llama.block_count", a.layers),
+             ("general.file_type", TYPES[a.types][0]), ("general.quantization_version", 2), ("llama.block_count", a.layers),
              ("llama.context_length", a.context), ("llama.embedding_length", a.width),
              ("llama.feed_forward_length", a.ffn), ("llama.attention.head_count", a.heads),
              ("llama.attention.head_count_kv", a.kv_heads), ("llama.rope.freq_base", 500000.0),
@@ -122,12 +126,13 @@ def takes_more_bits(layer, layers):
 def tensors(a, vocab):
     """(name, type, rows, columns, standard deviation of a weight); rows 0: a vector near 1."""
     kv = a.width // a.heads * a.kv_heads
-    out = [("token_embd.weight", Q6_K, vocab, a.width, 2 / a.width ** 0.5), ("output_norm.weight", F32, 0, a.width, 0)]
+    _, embedding, many, few = TYPES[a.types]
+    out = [("token_embd.weight", embedding, vocab, a.width, 2 / a.width ** 0.5), ("output_norm.weight", F32, 0, a.width, 0)]
     for i in range(a.layers):
-        more = Q6_K if takes_more_bits(i, a.layers) else Q4_K
-        for name, kind, rows, cols in [("attn_q", Q4_K, a.width, a.width), ("attn_k", Q4_K, kv, a.width),
-                                       ("attn_v", more, kv, a.width), ("attn_output", Q4_K, a.width, a.width),
-                                       ("ffn_gate", Q4_K, a.ffn, a.width), ("ffn_up", Q4_K, a.ffn, a.width),
+        more = many if takes_more_bits(i, a.layers) else few
+        for name, kind, rows, cols in [("attn_q", few, a.width, a.width), ("attn_k", few, kv, a.width),
+                                       ("attn_v", more, kv, a.width), ("attn_output", few, a.width, a.width),
+                                       ("ffn_gate", few, a.ffn, a.width), ("ffn_up", few, a.ffn, a.width),
                                        ("ffn_down", more, a.width, a.ffn)]:
             out.append((f"blk.{i}.{name}.weight", kind, rows, cols, cols ** -0.5))
         out += [(f"blk.{i}.{name}.weight", F32, 0, a.width, 0) for name in ("attn_norm", "ffn_norm")]
@@ -138,6 +143,23 @@ def half(value, name):
     if value < SMALLEST_HALF:
         die(f"{name}: too many columns for a normal half float as block scale")
     return np.frombuffer(np.float16(value).tobytes(), np.uint8)
+
+
+def with_signs(scale, drawn):
+    """Two bytes for each block: the half float, with the sign that the second drawn byte has."""
+    out = np.broadcast_to(scale, drawn.shape).copy()
+    out[:, 1] |= drawn[:, 1] & 0x80
+    return out
+
+
+def fill_q4_0(blocks, deviation, name):
+    """Block: f16 d, 32 codes of 4 bits; a weight is d·(code - 8), of mean -d/2, hence d of either sign."""
+    blocks[:, 0:2] = with_signs(half(deviation / 4.64, name), blocks[:, 0:2])
+
+
+def fill_q8_0(blocks, deviation, name):
+    """Block: f16 d, 32 codes of 8 bits; a weight is d·code, of mean -d/2."""
+    blocks[:, 0:2] = with_signs(half(deviation / 73.9, name), blocks[:, 0:2])
 
 
 def fill_q4_k(blocks, deviation, name):
@@ -159,6 +181,9 @@ def fill_q6_k(blocks, deviation, name):
     blocks[:, 208:210] = half(deviation / (5.5 * 18.5), name)
 
 
+FILL = {Q4_0: fill_q4_0, Q8_0: fill_q8_0, Q4_K: fill_q4_k, Q6_K: fill_q6_k}
+
+
 def write_tensor(out, tensor, seed):
     name, kind, rows, cols, deviation = tensor
     draw = np.random.Philox(key=[seed, zlib.crc32(name.encode())])
@@ -166,13 +191,14 @@ def write_tensor(out, tensor, seed):
         values = 0.9 + 0.2 * (draw.random_raw(cols) >> 40).astype(np.float32) / 2 ** 24
         out.write(values.astype("<f4").tobytes())
         return cols * 4
-    left, size = rows * cols // BLOCK, BLOCK_BYTES[kind]
+    weights, size = BLOCK[kind]
+    left = rows * cols // weights
     total = left * size
     while left:
         n = min(left, CHUNK)
         words = draw.random_raw(-(-n * size // 8))
         blocks = words.astype("<u8").view(np.uint8)[:n * size].reshape(n, size)
-        (fill_q4_k if kind == Q4_K else fill_q6_k)(blocks, deviation, name)
+        FILL[kind](blocks, deviation, name)
         out.write(blocks.tobytes())
         left -= n
     return total
@@ -180,7 +206,8 @@ def write_tensor(out, tensor, seed):
 
 def bytes_of(tensor):
     _, kind, rows, cols, _ = tensor
-    return cols * 4 if kind == F32 else rows * cols // BLOCK * BLOCK_BYTES[kind]
+    weights, size = BLOCK.get(kind, (1, 4))
+    return (rows or 1) * cols // weights * size
 
 
 def padded(n):
@@ -208,6 +235,7 @@ def main():
     ask = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     ask.add_argument("--like", required=True, help="GGUF file whose tokenizer and chat template are taken over")
     ask.add_argument("--out", required=True)
+    ask.add_argument("--types", choices=TYPES, default="q4_k_m")
     ask.add_argument("--name", default="random weights of the Llama 3.2 1B shape")
     for name, value in [("layers", 16), ("width", 2048), ("heads", 32), ("kv-heads", 8), ("ffn", 8192),
                         ("context", 32768), ("seed", 1)]:
@@ -215,8 +243,8 @@ def main():
     a = ask.parse_args()
     if min(a.layers, a.width, a.heads, a.kv_heads, a.ffn, a.context) < 1 or a.seed < 0:
         die("sizes are at least 1, and the seed at least 0")
-    if a.width % BLOCK or a.ffn % BLOCK:
-        die(f"--width and --ffn must be multiples of {BLOCK}, the block of Q4_K")
+    if a.width % WIDEST or a.ffn % WIDEST:
+        die(f"--width and --ffn must be multiples of {WIDEST}, the block of Q4_K")
     if a.width % (2 * a.heads) or a.heads % a.kv_heads:
         die("--heads must divide --width into even parts, and --kv-heads must divide --heads")
     try:

@@ -3,8 +3,9 @@
  *
  * Prefill feeds --pp ids of each row, one row after the other, in steps of at most LIMIT_SPAN and takes the head of the
  * last one: a prompt fills a step by itself, so rows beside it would change little. Decode feeds one id of each row a
- * step and takes the head and the arg-max of every one. Both start after --depth ids, which are not timed. A memory probe
- * beside them says what the machine's memory gave at that time, since it differs from hour to hour.
+ * step and takes the head and the arg-max of every one. Both start after --depth ids, which are not timed. A first
+ * repetition without them warms. A memory probe beside them says what the machine's memory gave at that time, since it
+ * differs from hour to hour.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 
 struct options {
     const char *model;
-    uint32_t pp, tg, depth, batch, threads, reps, kv;
+    uint32_t pp, tg, depth, batch, threads, ctx, reps, kv;
     bool json, no_probe, profile;
 };
 
@@ -32,6 +33,8 @@ static const struct opt opts[] = {
     {"batch", 0, OPT_U32, offsetof(struct options, batch), 1, LIMIT_ROWS, "N",
      "rows: decoded together in each step, prefilled one after the other (1)"},
     CLI_OPT_THREADS(struct options),
+    {"ctx", 'c', OPT_U32, offsetof(struct options, ctx), 1, LIMIT_CONTEXT, "N",
+     "positions a row may have, also more than the model was trained for: speed is the same (default: as many as that)"},
     {"reps", 0, OPT_U32, offsetof(struct options, reps), 1, MAX_REPS, "R", "timed repetitions, after one that warms (5)"},
     CLI_OPT_KV(struct options),
     {"no-probe", 0, OPT_FLAG, offsetof(struct options, no_probe), 0, 0, NULL, "do not measure memory bandwidth"},
@@ -82,21 +85,21 @@ static double quantile(const struct series *s, double q)
 
 /* --- what is timed ---------------------------------------------------------------------------------------------------- */
 
-static enum status feed_depth(struct job *j, struct err *e)
+static enum status feed_depth(struct job *j, uint32_t depth, struct err *e)
 {
     for (uint32_t r = 0; r < j->o->batch; r++) {
         uint32_t last;
         kv_seq_clear(&j->d.seq[r]);
-        for (uint32_t i = 0; i < j->o->depth; i++)
+        for (uint32_t i = 0; i < depth; i++)
             j->ids[i] = direct_random_id(&j->d, r, i);
-        TRY(direct_feed(&j->d, r, j->ids, j->o->depth, &last, e));
+        TRY(direct_feed(&j->d, r, j->ids, depth, &last, e));
     }
     return ST_OK;
 }
 
-static enum status time_prefill(struct job *j, double *rate, struct err *e)
+static enum status time_prefill(struct job *j, uint32_t depth, double *rate, struct err *e)
 {
-    TRY(feed_depth(j, e));
+    TRY(feed_depth(j, depth, e));
     for (uint32_t i = 0; i < j->o->pp; i++)
         j->ids[i] = direct_random_id(&j->d, 1000, i);
     double t = clock_seconds();
@@ -129,9 +132,9 @@ static enum status decode_step(struct job *j, uint32_t step, struct err *e)
     return ST_OK;
 }
 
-static enum status time_decode(struct job *j, double *rate, struct err *e)
+static enum status time_decode(struct job *j, uint32_t depth, double *rate, struct err *e)
 {
-    TRY(feed_depth(j, e));
+    TRY(feed_depth(j, depth, e));
     double t = clock_seconds();
     for (uint32_t i = 0; i < j->o->tg; i++)
         TRY(decode_step(j, i, e));
@@ -142,15 +145,16 @@ static enum status time_decode(struct job *j, double *rate, struct err *e)
 static enum status run_all(struct job *j, struct err *e)
 {
     for (uint32_t i = 0; i <= j->o->reps; i++) { /* the first one warms: page tables, caches, clocks */
+        uint32_t depth = i ? j->o->depth : 0;
         double rate;
         cli_progress("repetition %u of %u", i, j->o->reps);
         if (j->o->pp) {
-            TRY(time_prefill(j, &rate, e));
+            TRY(time_prefill(j, depth, &rate, e));
             if (i)
                 j->pp.rate[j->pp.n++] = rate;
         }
         if (j->o->tg) {
-            TRY(time_decode(j, &rate, e));
+            TRY(time_decode(j, depth, &rate, e));
             if (i)
                 j->tg.rate[j->tg.n++] = rate;
         }
@@ -164,10 +168,10 @@ static enum status prepare(struct job *j, const struct api_model *m, struct err 
 {
     const struct options *o = j->o;
     const struct model_info *info = model_info(m->model);
-    uint32_t most = o->pp > o->tg ? o->pp : o->tg;
-    if (most > info->context || o->depth > info->context - most)
-        return err_set(e, ST_TOO_LONG, "--depth", "%u tokens after %u are more than the model's context of %u", most,
-                       o->depth, info->context);
+    uint32_t most = o->pp > o->tg ? o->pp : o->tg, context = o->ctx ? o->ctx : info->context;
+    if (most > context || o->depth > context - most)
+        return err_set(e, ST_TOO_LONG, "--depth", "%u tokens after %u are more than a context of %u", most, o->depth,
+                       context);
     uint32_t ids = o->pp > o->depth ? o->pp : o->depth, step = ids < LIMIT_SPAN ? ids : LIMIT_SPAN;
     j->ids = malloc((ids + (size_t)1) * sizeof *j->ids);
     if (!j->ids)
@@ -244,8 +248,8 @@ int verb_bench(int argc, char **argv)
         return status;
     if (!o.model)
         return opt_wrong(&verb, "-m FILE is missing");
-    if (o.profile && (o.tg == 0 || o.depth))
-        return opt_wrong(&verb, "--profile needs --tg, and takes no --depth");
+    if (o.profile && (o.tg == 0 || o.depth || o.ctx))
+        return opt_wrong(&verb, "--profile needs --tg, and takes no --depth and no --ctx");
     if (o.pp == 0 && o.tg == 0)
         return opt_wrong(&verb, "--pp and --tg are both 0");
     struct api_model m;

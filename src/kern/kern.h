@@ -199,7 +199,7 @@ struct kern_ops {
 };
 
 #define KERN_ATTN_VECTORS 64u                                          /* queries × heads of one attention call */
-#define KERN_ATTN_SCRATCH (KERN_ATTN_VECTORS * KERN_PARTIAL * 4u + KERN_KV_TOKENS * LIMIT_HEAD_DIM * 4u)
+#define KERN_ATTN_SCRATCH (KERN_ATTN_VECTORS * KERN_PARTIAL * 4u)
 
 enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_NEON, KERN_LEVELS };
 

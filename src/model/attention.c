@@ -4,15 +4,16 @@
  * Queries of a span are cut into tiles that share their loads of K and V. A tile is one task for each KV head, which folds
  * its partials as it goes, as long as there are enough of them to keep all workers busy to the end. A tile that is a
  * large part of the step's attention (decoding over a long past, or the chunk of a prompt beside rows that decode) would
- * leave workers idle, so its partials become several tasks that leave their results in memory, and the fold happens
- * afterwards. Both fold the same partials in the same order: the bits do not tell which way was taken.
+ * leave workers idle, so its partials become several tasks that leave their results in memory, and whoever ends the last
+ * of them folds them all. Both fold the same partials in the same order: the bits do not tell which way was taken.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "model/run.h"
 
 #define TILE_TOKENS 16u /* queries of a tile, fewer where many heads share a KV head */
-#define TASKS_EACH 6u   /* a task is at most this part of what each worker has to do */
+#define TASKS_EACH 12u /* a task is at most this part of what each worker has to do */
 #define SPLIT_TASKS 65536u /* with this many tasks nobody is idle anyway, and a pool takes no more than POOL_TASKS */
 
 static uint32_t group_heads(const struct model *m)
@@ -31,10 +32,11 @@ static size_t acc_floats(const struct model *m)
     return m->info.head_dim + KERN_ACC_EXTRA;
 }
 
+/* Of each tile (at most one a token) and KV head one task. Where it is split, also parts ÷ step of them: step is at least
+ * half of most ÷ n, and most at least half of the work ÷ (TASKS_EACH × workers), unless it is 0 and so is the work. */
 size_t attention_max_tasks(const struct model *m, uint32_t cap, int workers)
 {
-    size_t split = cap < SPLIT_TOKENS ? cap : SPLIT_TOKENS;
-    return (size_t)m->info.kv_heads * (cap + split * (2 * (size_t)workers + 2));
+    return (size_t)m->info.kv_heads * cap + 4 * TASKS_EACH * (size_t)workers;
 }
 
 size_t attention_split_floats(const struct model *m, uint32_t cap, uint32_t context)
@@ -59,8 +61,6 @@ static void partials(const struct planner *p, uint64_t pos, uint32_t n, uint64_t
     *part1 = (pos + n - 1) / KERN_PARTIAL + 1;
 }
 
-/* No more tasks than attention_max_tasks() counts: those of all split tiles together are at most 2 TASKS_EACH × workers,
- * since a task has at least half of p->most, and two more for each tile and KV head, where partials do not divide. */
 static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t n)
 {
     struct model_run *r = p->r;
@@ -68,17 +68,22 @@ static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t
     uint64_t part0, part1;
     partials(p, r->pos[first], n, &part0, &part1);
     uint32_t workers = (uint32_t)pool_size(r->pool), parts = (uint32_t)(part1 - part0), step = parts;
-    float *acc = NULL;
-    size_t part_floats = (size_t)n * group_heads(m) * acc_floats(m), head_stride = parts * part_floats;
+    struct split *split = NULL;
     if (parts > 1 && workers > 1 && (uint64_t)parts * n > p->most && p->split_tokens + n <= SPLIT_TOKENS
         && p->plan->n_tasks + (uint64_t)m->info.kv_heads * parts <= SPLIT_TASKS) {
         step = p->most > n ? (uint32_t)(p->most / n) : 1;
-        acc = r->split_acc + p->acc_used;
-        p->acc_used += head_stride * m->info.kv_heads;
+        split = &p->plan->splits[p->plan->n_splits];
+        *split = (struct split){.acc = r->split_acc + p->acc_used,
+                                .left = p->plan->left + (size_t)p->plan->n_splits++ * m->info.kv_heads,
+                                .part0 = part0,
+                                .parts = parts,
+                                .tasks = (parts + step - 1) / step};
+        p->acc_used += (size_t)n * m->info.heads * parts * acc_floats(m);
         p->split_tokens += n;
-        p->plan->splits[p->plan->n_splits++] = (struct split){acc, head_stride, first, n, parts};
     }
-    for (uint32_t h = 0; h < m->info.kv_heads; h++)
+    for (uint32_t h = 0; h < m->info.kv_heads; h++) {
+        if (split)
+            atomic_store_explicit(&split->left[h], split->tasks, memory_order_relaxed);
         for (uint64_t a = part0; a < part1; a += step)
             p->plan->tasks[p->plan->n_tasks++] = (struct attn_task){
                 .span = span,
@@ -87,8 +92,9 @@ static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t
                 .head = h,
                 .part0 = a,
                 .part1 = a + step < part1 ? a + step : part1,
-                .acc = acc ? acc + h * head_stride + (a - part0) * part_floats : NULL,
+                .split = split,
             };
+    }
 }
 
 /* Queries × partials of the step, over all KV heads. */
@@ -120,41 +126,68 @@ void attention_plan(struct model_run *r)
     }
 }
 
+/* The results of query vector v of a tile: those of one KV head, head fastest. */
+static float *result(const struct model_run *r, const struct attn_task *t, uint32_t v)
+{
+    const struct model_info *in = &r->m->info;
+    uint32_t heads = group_heads(r->m);
+    return r->att + ((size_t)(t->first + v / heads) * in->heads + (size_t)t->head * heads + v % heads) * in->head_dim;
+}
+
+/* Partials into running sums, as many at a time as there is room for, then the quotients. */
+static void finish_here(struct model_run *r, const struct attn_task *t, struct kern_attn *a, uint8_t *scratch)
+{
+    const struct kern_ops *ops = r->m->ops;
+    uint32_t hd = r->m->info.head_dim, vectors = a->queries * a->heads, step = KERN_ATTN_VECTORS / vectors;
+    size_t size = acc_floats(r->m);
+    float *run = (float *)(scratch + KERN_ATTN_SCRATCH), *part = run + KERN_ATTN_VECTORS * size;
+    memset(run, 0, vectors * size * sizeof *run);
+    for (uint64_t p = t->part0; p < t->part1; p += step) {
+        a->part0 = p;
+        a->part1 = p + step < t->part1 ? p + step : t->part1;
+        ops->attn(a, part, scratch);
+        for (size_t v = 0; v < (a->part1 - p) * vectors; v++)
+            ops->attn_fold(run + v % vectors * size, part + v * size, hd);
+    }
+    for (uint32_t v = 0; v < vectors; v++)
+        ops->attn_finish(run + v * size, hd, result(r, t, v));
+}
+
+/* Where the results of a split tile's KV head begin: [parts][vectors][head_dim + 2]. */
+static float *split_results(const struct model_run *r, const struct attn_task *t)
+{
+    return t->split->acc + (size_t)t->head * t->split->parts * t->n * group_heads(r->m) * acc_floats(r->m);
+}
+
+/* The last task of a split tile's KV head has ended, and its counter is made ready for the next layer. */
+static void fold_split(struct model_run *r, const struct attn_task *t, uint8_t *scratch)
+{
+    const struct kern_ops *ops = r->m->ops;
+    const struct split *s = t->split;
+    uint32_t hd = r->m->info.head_dim, vectors = t->n * group_heads(r->m);
+    size_t size = acc_floats(r->m);
+    float *run = (float *)(scratch + KERN_ATTN_SCRATCH);
+    const float *part = split_results(r, t);
+    for (uint32_t v = 0; v < vectors; v++) {
+        memset(run, 0, size * sizeof *run);
+        for (uint32_t p = 0; p < s->parts; p++)
+            ops->attn_fold(run, part + ((size_t)p * vectors + v) * size, hd);
+        ops->attn_finish(run, hd, result(r, t, v));
+    }
+    atomic_store_explicit(&s->left[t->head], s->tasks, memory_order_relaxed);
+}
+
 struct attn_job {
     struct model_run *r;
     const struct layer *ly;
-    const struct attn_plan *plan;
 };
-
-/* Partial after partial into a running sum, then the quotient. */
-static void finish_here(struct model_run *r, struct kern_attn *a, uint32_t first, uint32_t head, uint8_t *scratch)
-{
-    const struct model *m = r->m;
-    const struct kern_ops *ops = m->ops;
-    uint32_t hd = m->info.head_dim, vectors = a->queries * a->heads;
-    size_t size = acc_floats(m);
-    float *run = (float *)(scratch + KERN_ATTN_SCRATCH), *part = run + KERN_ATTN_VECTORS * size;
-    uint64_t part0 = a->part0, part1 = a->part1;
-    memset(run, 0, vectors * size * sizeof *run);
-    for (uint64_t p = part0; p < part1; p++) {
-        a->part0 = p;
-        a->part1 = p + 1;
-        ops->attn(a, part, scratch);
-        for (uint32_t v = 0; v < vectors; v++)
-            ops->attn_fold(run + v * size, part + v * size, hd);
-    }
-    for (uint32_t v = 0; v < vectors; v++)
-        ops->attn_finish(run + v * size, hd,
-                         r->att + (size_t)(first + v / a->heads) * m->info.heads * hd
-                             + ((size_t)head * a->heads + v % a->heads) * hd);
-}
 
 static void attn_task(void *ctx, uint32_t task, int worker)
 {
     struct attn_job *j = ctx;
     struct model_run *r = j->r;
     const struct model *m = r->m;
-    const struct attn_task *t = &j->plan->tasks[task];
+    const struct attn_task *t = &r->plan[j->ly->group].tasks[task];
     size_t q_token = (size_t)m->info.heads * m->info.head_dim;
     uint8_t *scratch = r->worker + (size_t)worker * r->worker_bytes;
     struct kern_attn a = {
@@ -170,35 +203,18 @@ static void attn_task(void *ctx, uint32_t task, int worker)
         .part0 = t->part0,
         .part1 = t->part1,
     };
-    if (t->acc)
-        m->ops->attn(&a, t->acc, scratch);
-    else
-        finish_here(r, &a, t->first, t->head, scratch);
-}
-
-/* One split tile: all its tokens and heads. */
-static void merge_task(void *ctx, uint32_t task, int worker)
-{
-    struct attn_job *j = ctx;
-    struct model_run *r = j->r;
-    const struct model *m = r->m;
-    const struct split *s = &j->plan->splits[task];
-    uint32_t hd = m->info.head_dim, heads = group_heads(m);
-    size_t size = acc_floats(m), part_floats = (size_t)s->n * heads * size;
-    float *run = (float *)(r->worker + (size_t)worker * r->worker_bytes + KERN_ATTN_SCRATCH);
-    for (uint32_t i = 0; i < s->n; i++)
-        for (uint32_t h = 0; h < m->info.heads; h++) {
-            const float *part = s->acc + h / heads * s->head_stride + ((size_t)i * heads + h % heads) * size;
-            memset(run, 0, size * sizeof *run);
-            for (uint32_t p = 0; p < s->parts; p++)
-                m->ops->attn_fold(run, part + p * part_floats, hd);
-            m->ops->attn_finish(run, hd, r->att + ((size_t)(s->first + i) * m->info.heads + h) * hd);
-        }
+    if (!t->split) {
+        finish_here(r, t, &a, scratch);
+        return;
+    }
+    size_t part_floats = (size_t)t->n * a.heads * acc_floats(m);
+    m->ops->attn(&a, split_results(r, t) + (t->part0 - t->split->part0) * part_floats, scratch);
+    if (atomic_fetch_sub_explicit(&t->split->left[t->head], 1, memory_order_acq_rel) == 1)
+        fold_split(r, t, scratch);
 }
 
 void attention(struct model_run *r, const struct layer *ly)
 {
-    struct attn_job j = {r, ly, &r->plan[ly->group]};
-    pool_run(r->pool, attn_task, &j, j.plan->n_tasks);
-    pool_run(r->pool, merge_task, &j, j.plan->n_splits);
+    struct attn_job j = {r, ly};
+    pool_run(r->pool, attn_task, &j, r->plan[ly->group].n_tasks);
 }

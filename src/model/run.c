@@ -51,6 +51,7 @@ static void carve_all(struct model_run *r, struct carver *c)
     for (uint32_t g = 0; g < in->kv_groups; g++) {
         r->plan[g].tasks = carve(c, tasks, sizeof *r->plan[g].tasks);
         r->plan[g].splits = carve(c, SPLIT_TOKENS, sizeof *r->plan[g].splits);
+        r->plan[g].left = carve(c, SPLIT_TOKENS * (size_t)in->kv_heads, sizeof *r->plan[g].left);
     }
     r->split_acc = carve(c, attention_split_floats(r->m, r->cap, r->context), f);
 }

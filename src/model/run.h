@@ -9,25 +9,27 @@ struct piece {
     uint32_t span, first, n; /* span; its first token, counted within the step; tokens */
 };
 
-/* Queries of one span and one KV head against some partials. */
-struct attn_task {
-    uint32_t span, first, n; /* as in a piece */
-    uint32_t head;           /* KV head */
-    uint64_t part0, part1;
-    float *acc;              /* where partial results go when others finish them; NULL: finish here */
+/* A tile whose partials are computed by several tasks. */
+struct split {
+    float *acc;             /* their results: [KV heads][parts][n][heads of the group][head_dim + 2] */
+    _Atomic uint32_t *left; /* [KV heads] tasks that have not ended yet; whoever ends the last one folds */
+    uint64_t part0;
+    uint32_t parts, tasks;  /* tasks: of each KV head */
 };
 
-/* A tile whose partials are computed by several tasks: what the merge needs to know. */
-struct split {
-    float *acc;              /* [parts][n][heads of the group][head_dim + 2], for KV head 0 */
-    size_t head_stride;      /* floats to the next KV head's */
-    uint32_t first, n, parts;
+/* Queries of one span and one KV head against some partials. */
+struct attn_task {
+    uint32_t span, first, n;   /* as in a piece */
+    uint32_t head;             /* KV head */
+    uint64_t part0, part1;
+    const struct split *split; /* NULL: these are all its partials */
 };
 
 /* Tasks of one KV group; the same for each of its layers. */
 struct attn_plan {
     struct attn_task *tasks;
     struct split *splits;
+    _Atomic uint32_t *left; /* of all splits */
     uint32_t n_tasks, n_splits;
 };
 

@@ -372,6 +372,11 @@ def test_bench_shape():
         assert 0 < series["min"] <= series["median"] <= series["max"] and len(series["runs"]) == 3
     assert "pp" not in ffwd("bench", "-m", model, "--pp", "0", "--tg", "2", "--reps", "1", "--json").ok().json
     ffwd("bench", "-m", model, "--pp", "16000000").fails(1, "16000000")
+    context = ffwd("info", "-m", model, "--json").ok().json["model"]["context"]
+    beyond = ["bench", "-m", model, "--pp", "0", "--tg", "2", "--depth", context, "--reps", "1", "--no-probe", "--json"]
+    ffwd(*beyond).fails(1, str(context))
+    assert ffwd(*beyond, "--ctx", context + 2).ok().json["tg"]["median"] > 0
+    ffwd(*beyond, "--ctx", context + 1).fails(1, str(context + 1))
 
 
 LOAD_KEYS = {"url", "mode", "clients", "seconds", "ended_by", "requests", "cancelled", "errors", "error_list", "token_source",

@@ -79,7 +79,8 @@ def test_bench_replay_under_a_grammar():
     c = ran.ok().json["classes"]["json"]
     grammar = c["by_source"]["grammar"]
     assert (c["lines"], c["left_out"]) == (2, 1) and "line 2" in ran.err and "does not allow" in ran.err, ran
-    assert grammar["asserted"] == grammar["accepted"] > 0 and grammar["rejected"] == 0, c
+    # (one that the grammar forces behind a likely id is fed with it: accepted, not asserted)
+    assert 0 < grammar["asserted"] <= grammar["accepted"] and grammar["rejected"] == 0, c
     assert c["on"]["head_positions"] < c["off"]["head_positions"], c
     only = temp("wrong.jsonl", json.dumps(wrong).encode())
     ffwd("bench", "replay", only, "-m", any_model()).fails(1, "line 1", "does not allow")

@@ -130,6 +130,17 @@ void check_attn(struct check *c)
         {13, 3, 64, 246, 10, KERN_KV_F16, 0, false},
         {1, 64, 16, 77, 0, KERN_KV_F16, 0, false},
         {4, 2, 512, 100, 0, KERN_KV_F16, 0, false},
+        /* each number of vectors that a tile can have, alone; head sizes that leave 16 lanes over */
+        {1, 1, 80, 290, 0, KERN_KV_F16, 0, false},
+        {1, 2, 48, 300, 0, KERN_KV_F16, 0, false},
+        {1, 3, 80, 600, 0, KERN_KV_F16, 0, false},
+        {1, 3, 48, 520, 100, KERN_KV_F32, 0, false},
+        {1, 4, 64, 527, 0, KERN_KV_F16, 0, false},
+        {1, 5, 80, 300, 0, KERN_KV_F16, 0, false},
+        {1, 6, 128, 290, 0, KERN_KV_F16, 0, false},
+        {1, 7, 48, 289, 0, KERN_KV_F32, 0, false},
+        {1, 8, 80, 1030, 0, KERN_KV_F16, 0, false},
+        {17, 1, 16, 480, 0, KERN_KV_F16, 0, false},
         {9, 3, 64, 100, 0, KERN_KV_F16, 0, true},
         {9, 3, 64, 100, 3, KERN_KV_F32, 0, true},
     };

@@ -1,4 +1,4 @@
-/* bench: how fast a level's kernels are on one thread. Figures for people; nothing here can fail. */
+/* bench: how fast a level's linear layers are on one thread. Figures for people; nothing here can fail. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static double seconds_of(struct check *c, const struct kern_mat *m, const struct
     return best;
 }
 
-void bench_all(struct check *c)
+void bench_linear(struct check *c)
 {
     static const uint32_t tokens[] = {1, 2, 3, 4, 8, 16, 64, 256};
     printf("level %s, one thread, %u × %u, GMAC/s by tokens:", c->level, ROWS, COLS);

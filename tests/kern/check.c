@@ -1,10 +1,16 @@
 /*
+<<<<<<< HEAD
  * check: the program. `kern_check [--seed N] [--bench]`; the closing line is "N passed, N failed".
  *
  * For each level there is a line "digest LEVEL HEX" before, over all bytes that ref gave: with the same seed it is the
  * same for all levels on all machines (the emulated one, which takes fewer cases, apart). See tests/cross.
  */
 #define XXH_INLINE_ALL
+=======
+ * check: the program. `kern_check [--seed N]` compares and closes with "N passed, N failed"; `--bench[=linear|attn]` times
+ * instead; `--once=f16|f32` only decodes once with such a cache, on the level in use.
+ */
+>>>>>>> 36bfd7e57ff1e5d50e92fcad6947370788e8246e
 #include "check.h"
 
 #include <stdio.h>
@@ -86,6 +92,15 @@ bool same(struct check *c, const char *what, const void *want, const void *got, 
     return true;
 }
 
+static void bench_level(const struct check *all, const struct kern_ops *ops, const char *level)
+{
+    struct check c = {.ops = ops, .level = level, .seed = all->seed};
+    if (strcmp(all->bench, "attn"))
+        bench_linear(&c);
+    if (strcmp(all->bench, "linear"))
+        bench_attn(&c);
+}
+
 static void run_level(struct check *all, const struct kern_ops *ops, const char *level)
 {
     struct check c = *all;
@@ -101,20 +116,35 @@ static void run_level(struct check *all, const struct kern_ops *ops, const char 
     all->failed += c.failed;
 }
 
+static int once(struct check *c, enum kern_kv format)
+{
+    struct err e;
+    if (kern_choose(&c->ops, &e))
+        return fprintf(stderr, "kern_check: %s\n", e.text), 1;
+    pool_set_fp_mode();
+    attn_once(c, format);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct check all = {.seed = 20240607};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--bench"))
-            all.bench = true;
+            all.bench = "all";
+        else if (!strcmp(argv[i], "--bench=linear") || !strcmp(argv[i], "--bench=attn"))
+            all.bench = strchr(argv[i], '=') + 1;
+        else if (!strcmp(argv[i], "--once=f16") || !strcmp(argv[i], "--once=f32"))
+            return once(&all, strstr(argv[i], "f32") ? KERN_KV_F32 : KERN_KV_F16);
         else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
             all.seed = strtoull(argv[++i], NULL, 10);
         else
-            return fprintf(stderr, "usage: kern_check [--seed N] [--bench]\n"), 2;
+            return fprintf(stderr, "usage: kern_check [--seed N] [--bench[=linear|attn] | --once=f16|f32]\n"), 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     pool_set_fp_mode();
     printf("seed %llu\n", (unsigned long long)all.seed);
+<<<<<<< HEAD
     check_pack(&all);
     for (int level = 1; level < KERN_LEVELS; level++) {
         const struct kern_ops *ops = kern_level_ops((enum kern_level)level);
@@ -127,6 +157,19 @@ int main(int argc, char **argv)
             struct check c = {.ops = ops, .level = name, .seed = all.seed};
             bench_all(&c);
         }
+=======
+    if (!all.bench)
+        check_pack(&all);
+    static const char *const names[KERN_LEVELS] = {"ref", "avx2", "avx512"};
+    for (int level = 1; level < KERN_LEVELS; level++) {
+        const struct kern_ops *ops = kern_level_ops((enum kern_level)level);
+        if (!ops)
+            printf("note: kernels, level %s: not run natively, this processor lacks it\n", names[level]);
+        else if (all.bench)
+            bench_level(&all, ops, names[level]);
+        else
+            run_level(&all, ops, names[level]);
+>>>>>>> 36bfd7e57ff1e5d50e92fcad6947370788e8246e
     }
 #if defined(__x86_64__)
     if (!all.bench)

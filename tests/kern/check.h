@@ -14,7 +14,7 @@ struct check {
     const struct kern_ops *ops; /* the level under test */
     const char *level;
     uint64_t seed, counter;
-    bool bench;
+    const char *bench; /* what to time instead of comparing: "all", "linear" or "attn"; NULL = compare */
     int passed, failed;
     uint64_t digest; /* of the expected bytes of all comparisons so far */
 };
@@ -39,6 +39,10 @@ void check_linear(struct check *c);
 void check_pack(struct check *c);
 void check_attn(struct check *c);
 void check_ops(struct check *c);
-void bench_all(struct check *c);
+void bench_linear(struct check *c);
+void bench_attn(struct check *c);
+
+/* Decodes one id of three heads of 64 over a past of 2,048, once. */
+void attn_once(struct check *c, enum kern_kv format);
 
 #endif

@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 #define VEC_INLINE static inline __attribute__((always_inline))
-#define VEC_TILE 3 /* vectors of queries a small matrix loop keeps: 3 × 2 × 2 accumulators in 16 registers */
+#define VEC_LANES 8 /* of one register */
+#define VEC_TILE 6  /* query vectors that attention's product takes together */
+#define VEC_SUMS 12 /* registers it keeps sums in; four are left for what is multiplied */
 
 typedef struct {
     __m256 a, b;
@@ -142,12 +144,44 @@ VEC_INLINE vf vf_select(vm m, vf x, vf y)
     return (vf){_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(m.a)),
                 _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(m.b))};
 }
+/* 0 where m, otherwise x */
+VEC_INLINE vf vf_clear(vm m, vf x)
+{
+    return (vf){_mm256_andnot_ps(_mm256_castsi256_ps(m.a), x.a), _mm256_andnot_ps(_mm256_castsi256_ps(m.b), x.b)};
+}
 /* NaN in every lane that is NaN in x. */
 VEC_INLINE vf vf_keep_nan(vf x, vf y)
 {
     return vf_select((vm){_mm256_castps_si256(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q)),
                           _mm256_castps_si256(_mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q))},
                      x, y);
+}
+
+/* One register by itself, for loops that plan them. */
+typedef __m256 vr; /* float[VEC_LANES] */
+VEC_INLINE vr vr_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+VEC_INLINE vr vr_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+VEC_INLINE vr vr_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+VEC_INLINE vr vr_load_half(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+VEC_INLINE void vr_store(float *p, vr x)
+{
+    _mm256_storeu_ps(p, x);
+}
+VEC_INLINE vr vr_fma(vr x, vr y, vr z)
+{
+    return _mm256_fmadd_ps(x, y, z);
 }
 
 /* The tree of ref_sum16(). */

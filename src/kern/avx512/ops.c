@@ -5,6 +5,7 @@
 #include "kern/simd/attn.h"
 #include "kern/simd/ops.h"
 #include "kern/simd/plain.h"
+#include "kern/simd/store.h"
 #include "kern/simd/table.h"
 
 SIMD_TABLE(avx512, "avx512");

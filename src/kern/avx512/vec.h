@@ -11,7 +11,9 @@
 #else
 #define VEC_INLINE static inline __attribute__((always_inline))
 #endif
-#define VEC_TILE 4 /* vectors of queries a small matrix loop keeps: 4 × 2 accumulators */
+#define VEC_LANES 16 /* of one register */
+#define VEC_TILE 8   /* query vectors that attention's product takes together */
+#define VEC_SUMS 16  /* registers it keeps sums in */
 
 typedef __m512 vf;  /* float[16] */
 typedef __m512i vi; /* int32[16] */
@@ -136,11 +138,25 @@ VEC_INLINE vf vf_select(vm m, vf x, vf y)
 {
     return _mm512_mask_blend_ps(m, y, x);
 }
+/* 0 where m, otherwise x */
+VEC_INLINE vf vf_clear(vm m, vf x)
+{
+    return _mm512_mask_blend_ps(m, x, _mm512_setzero_ps());
+}
 /* NaN in every lane that is NaN in x. */
 VEC_INLINE vf vf_keep_nan(vf x, vf y)
 {
     return vf_select(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x, y);
 }
+
+/* One register by itself, for loops that plan them: here the same thing. */
+typedef vf vr; /* float[VEC_LANES] */
+#define vr_zero vf_zero
+#define vr_set1 vf_set1
+#define vr_load vf_load
+#define vr_load_half vf_load_half
+#define vr_store vf_store
+#define vr_fma vf_fma
 
 VEC_INLINE __m256 vf_half(vf x, int i)
 {

@@ -1,175 +1,118 @@
 /*
  * attn: attention on 16 lanes; equals ref/attn.c bit by bit. Included once by each level's ops.c after simd/ops.h.
  *
- * Both halves of attention are the same small product: acc[r][lane] = Σ over rows of M[row][lane] × s[r][row]. For scores
- * the lanes are the 32 tokens of a block and the rows its channels; for values the lanes are channels and the rows
- * tokens. VEC_TILE queries share each load of M. With many queries a block is first widened to f32, once.
+ * A call meets one partial after the other: scores of all its blocks, weights, values of all its blocks. Query vectors go
+ * in tiles that share each load of K and V (product.h). With few of them the memory is what takes time, so while one
+ * block is met the next one is fetched, wherever the page table says it is.
  */
 #ifndef KERN_SIMD_ATTN_H
 #define KERN_SIMD_ATTN_H
 
 #include "kern/simd/ops.h"
+#include "kern/simd/product.h"
 
-#define WIDEN_FROM 8u /* query vectors from which widening a block pays */
-
-struct attn_scratch {
-    _Alignas(64) float e[KERN_ATTN_VECTORS][KERN_PARTIAL];          /* scores, then exp(score - m) */
-    _Alignas(64) float wide[KERN_KV_TOKENS * LIMIT_HEAD_DIM];       /* one block of K or V as f32 */
-};
-
-VEC_INLINE vf load_kv(enum kern_kv format, const uint8_t *p, size_t i)
-{
-    return format == KERN_KV_F16 ? vf_load_half((const uint16_t *)p + i) : vf_load((const float *)p + i);
-}
-
-/* acc[r][0 .. 16 w) += Σ rows ascending of M[row][lanes] × s[r][row × s_step], M rows `ld` elements apart. */
-VEC_INLINE void tile_product(enum kern_kv format, const uint8_t *m, size_t ld, uint32_t rows, const float *const *s,
-                             float *const *acc, const int nr, const int w)
-{
-    vf sum[VEC_TILE][2];
-    for (int r = 0; r < nr; r++)
-        for (int j = 0; j < w; j++)
-            sum[r][j] = vf_load(acc[r] + 16 * j);
-    for (uint32_t row = 0; row < rows; row++)
-        for (int j = 0; j < w; j++) {
-            vf x = load_kv(format, m, row * ld + 16 * (size_t)j);
-            for (int r = 0; r < nr; r++)
-                sum[r][j] = vf_fma(x, vf_set1(s[r][row]), sum[r][j]);
-        }
-    for (int r = 0; r < nr; r++)
-        for (int j = 0; j < w; j++)
-            vf_store(acc[r] + 16 * j, sum[r][j]);
-}
-
-/* Compile-time tile shapes for the loops above. */
-VEC_INLINE void product_format(enum kern_kv format, const uint8_t *m, size_t ld, uint32_t rows, const float *const *s,
-                               float *const *acc, int nr, int w)
-{
-#define SHAPE(NR)                                                       \
-    case NR:                                                            \
-        if (w == 2)                                                     \
-            tile_product(format, m, ld, rows, s, acc, NR, 2);           \
-        else                                                            \
-            tile_product(format, m, ld, rows, s, acc, NR, 1);           \
-        break
-    switch (nr) {
-        SHAPE(1);
-        SHAPE(2);
-        SHAPE(3);
-#if VEC_TILE > 3
-        SHAPE(4);
-#endif
-    default: break;
-    }
-#undef SHAPE
-}
-
-static void product_f16(const uint8_t *m, size_t ld, uint32_t rows, const float *const *s, float *const *acc, int nr,
-                        int w)
-{
-    product_format(KERN_KV_F16, m, ld, rows, s, acc, nr, w);
-}
-
-static void product_f32(const uint8_t *m, size_t ld, uint32_t rows, const float *const *s, float *const *acc, int nr,
-                        int w)
-{
-    product_format(KERN_KV_F32, m, ld, rows, s, acc, nr, w);
-}
-
-typedef void product_fn(const uint8_t *, size_t, uint32_t, const float *const *, float *const *, int, int);
-
-/* What one call works on: all query vectors of one partial. */
+/* What is worked on: all query vectors of one partial. Keys are counted from its first. */
 struct attn_job {
     const struct kern_attn *a;
-    struct attn_scratch *s;
-    uint32_t n;                              /* query vectors: queries × heads, head fastest */
-    uint64_t base;                           /* first key of the partial */
-    uint32_t lo[KERN_ATTN_VECTORS], hi[KERN_ATTN_VECTORS]; /* live keys of each, counted from base */
+    float (*e)[KERN_PARTIAL];                /* of each vector: scores, then exp(score - m) */
+    uint32_t n, tile;                        /* query vectors: queries × heads, head fastest; those of one tile */
+    uint64_t part;
+    uint32_t lo[KERN_ATTN_VECTORS], hi[KERN_ATTN_VECTORS]; /* live keys of each vector */
     uint32_t from, to;                       /* keys any of them sees */
+    uint32_t all_from, all_to;               /* keys all of them see */
     float *acc[KERN_ATTN_VECTORS];
     const float *q[KERN_ATTN_VECTORS];
 };
 
-static const uint8_t *job_block(struct attn_job *j, uint32_t key, size_t offset, product_fn **product)
+/* K or V (at `offset`) of the block that holds a key of partial `part`. */
+static const uint8_t *block_at(const struct kern_attn *a, uint64_t part, uint32_t key, size_t offset)
 {
-    const struct kern_kv_view *kv = &j->a->kv;
-    const uint8_t *p =
-        kv->base + (size_t)kv->table[(j->base + key) / KERN_KV_TOKENS] * kv->block_bytes + offset;
-    *product = product_f32;
-    if (kv->format == KERN_KV_F32)
-        return p;
-    *product = product_f16;
-    if (j->n < WIDEN_FROM)
-        return p;
-    *product = product_f32;
-    for (uint32_t i = 0; i < KERN_KV_TOKENS * kv->head_dim; i += 16)
-        vf_store(j->s->wide + i, vf_load_half((const uint16_t *)p + i));
-    return (const uint8_t *)j->s->wide;
+    uint64_t block = part * (KERN_PARTIAL / KERN_KV_TOKENS) + key / KERN_KV_TOKENS;
+    return a->kv.base + (size_t)a->kv.table[block] * a->kv.block_bytes + offset;
+}
+
+/* The block at m, of which `next` is read after it, or nothing when that is NULL. */
+static struct matrix block_matrix(const struct kern_attn *a, const uint8_t *m, const uint8_t *next, uint32_t rows,
+                                  uint32_t lanes)
+{
+    return (struct matrix){a->kv.format, m, lanes, rows, lanes, next ? next - m : 0};
+}
+
+static uint32_t tile_at(const struct attn_job *j, uint32_t r)
+{
+    return j->n - r < j->tile ? j->n - r : j->tile;
 }
 
 static void job_scores(struct attn_job *j)
 {
+    const struct kern_attn *a = j->a;
+    size_t k = a->kv.k_offset, v = a->kv.v_offset;
     uint32_t first = j->from / KERN_KV_TOKENS * KERN_KV_TOKENS;
     for (uint32_t key = first; key < j->to; key += KERN_KV_TOKENS) {
-        product_fn *product;
-        const uint8_t *k = job_block(j, key, j->a->kv.k_offset, &product);
-        for (uint32_t r = 0; r < j->n; r += VEC_TILE) {
-            int nr = j->n - r < VEC_TILE ? (int)(j->n - r) : VEC_TILE;
-            float *out[VEC_TILE];
-            for (int i = 0; i < nr; i++) {
-                out[i] = j->s->e[r + (uint32_t)i] + key;
-                memset(out[i], 0, KERN_KV_TOKENS * sizeof(float));
+        const uint8_t *next = key + KERN_KV_TOKENS < j->to ? block_at(a, j->part, key + KERN_KV_TOKENS, k)
+                                                           : block_at(a, j->part, first, v);
+        struct matrix x = block_matrix(a, block_at(a, j->part, key, k), next, a->kv.head_dim, KERN_KV_TOKENS);
+        for (uint32_t r = 0, nr; r < j->n; r += nr, x.ahead = 0) {
+            struct vectors t = {.fresh = true};
+            nr = tile_at(j, r);
+            for (uint32_t i = 0; i < nr; i++) {
+                t.s[i] = j->q[r + i];
+                t.acc[i] = j->e[r + i] + key;
             }
-            product(k, KERN_KV_TOKENS, j->a->kv.head_dim, j->q + r, out, nr, 2);
+            product(&x, &t, nr);
         }
     }
+}
+
+/* The scores of 16 keys from t on, scaled; -inf where a key is dead. */
+VEC_INLINE vf scaled_scores(const struct attn_job *j, uint32_t r, uint32_t t)
+{
+    const struct kern_attn *a = j->a;
+    vf s = vf_mul(vf_load(j->e[r] + t), vf_set1(a->scale)), cap = vf_set1(a->softcap);
+    if (a->softcap > 0)
+        s = vf_mul(cap, vf_tanh(vf_div(s, cap)));
+    if (t >= j->lo[r] && t + 16 <= j->hi[r])
+        return s;
+    vi at = vi_add(vi_iota(), vi_set1((int32_t)t));
+    vm live = vm_and(vi_gt(at, vi_set1((int32_t)j->lo[r] - 1)), vi_gt(vi_set1((int32_t)j->hi[r]), at));
+    return vf_select(live, s, vf_set1(-INFINITY));
 }
 
 /* Scores to weights, in place; m and l of the accumulator. */
 static void job_softmax(struct attn_job *j, uint32_t r)
 {
-    const struct kern_attn *a = j->a;
-    float *e = j->s->e[r];
-    uint32_t first = j->lo[r] & ~15u;
-    vf scale = vf_set1(a->scale), cap = vf_set1(a->softcap), dead = vf_set1(-INFINITY), top = dead;
-    vi lo = vi_set1((int32_t)j->lo[r] - 1), hi = vi_set1((int32_t)j->hi[r]);
-    for (uint32_t t = first; t < j->hi[r]; t += 16) {
-        vf s = vf_mul(vf_load(e + t), scale);
-        if (a->softcap > 0)
-            s = vf_mul(cap, vf_tanh(vf_div(s, cap)));
-        vi at = vi_add(vi_iota(), vi_set1((int32_t)t));
-        s = vf_select(vm_and(vi_gt(at, lo), vi_gt(hi, at)), s, dead);
+    float *e = j->e[r], *ml = j->acc[r] + j->a->kv.head_dim;
+    vf top = vf_set1(-INFINITY), sum = vf_zero();
+    for (uint32_t t = j->lo[r] & ~15u; t < j->hi[r]; t += 16) {
+        vf s = scaled_scores(j, r, t);
         top = vf_max(s, top);
         vf_store(e + t, s);
     }
-    float m = vf_top(top);
-    vf mv = vf_set1(m), sum = vf_zero();
-    for (uint32_t t = first; t < j->hi[r]; t += 16) {
-        vf x = vf_exp(vf_sub(vf_load(e + t), mv));
+    ml[0] = vf_top(top);
+    vf m = vf_set1(ml[0]);
+    for (uint32_t t = j->lo[r] & ~15u; t < j->hi[r]; t += 16) {
+        vf x = exp_lanes(vf_sub(vf_load(e + t), m), 1);
         sum = vf_add(sum, x);
         vf_store(e + t, x);
     }
-    j->acc[r][a->kv.head_dim] = m;
-    j->acc[r][a->kv.head_dim + 1] = vf_sum(sum);
+    ml[1] = vf_sum(sum);
 }
 
-/* Keys [lo, hi) of one block of values (key b is its first), for query vectors [r, r + nr). */
-static void add_values(struct attn_job *j, product_fn *product, const uint8_t *v, uint32_t b, uint32_t lo, uint32_t hi,
-                       uint32_t r, int nr)
+/* Keys [lo, hi) of the block of values x, whose first key is b, for query vectors [r, r + nr). */
+static void add_values(const struct attn_job *j, const struct matrix *x, uint32_t b, uint32_t lo, uint32_t hi, uint32_t r,
+                       uint32_t nr)
 {
     if (lo >= hi)
         return;
-    uint32_t hd = j->a->kv.head_dim;
-    size_t esize = product == product_f16 ? sizeof(uint16_t) : sizeof(float);
-    const float *w[VEC_TILE];
-    for (int i = 0; i < nr; i++)
-        w[i] = j->s->e[r + (uint32_t)i] + lo;
-    for (uint32_t c = 0; c < hd; c += 32) {
-        float *out[VEC_TILE];
-        for (int i = 0; i < nr; i++)
-            out[i] = j->acc[r + (uint32_t)i] + c;
-        product(v + ((size_t)(lo - b) * hd + c) * esize, hd, hi - lo, w, out, nr, hd - c >= 32 ? 2 : 1);
+    struct matrix part = *x;
+    struct vectors t = {.fresh = false};
+    part.m += (size_t)(lo - b) * x->ld * (x->format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+    part.rows = hi - lo;
+    for (uint32_t i = 0; i < nr; i++) {
+        t.s[i] = j->e[r + i] + lo;
+        t.acc[i] = j->acc[r + i];
     }
+    product(&part, &t, nr);
 }
 
 static uint32_t clamp_key(uint32_t key, uint32_t b)
@@ -177,41 +120,51 @@ static uint32_t clamp_key(uint32_t key, uint32_t b)
     return key < b ? b : key > b + KERN_KV_TOKENS ? b + KERN_KV_TOKENS : key;
 }
 
-/* Keys all vectors of the tile see are done together; the ragged ends before and after one vector at a time, so that
- * each vector still meets its keys in ascending order. */
-static void job_values_tile(struct attn_job *j, product_fn *product, const uint8_t *v, uint32_t b, uint32_t r, int nr)
+/* A block that not all vectors see in full. Keys all vectors of the tile see are done together; the ragged ends before
+ * and after one vector at a time, so that each vector still meets its keys in ascending order. */
+static void ragged_values(const struct attn_job *j, const struct matrix *x, uint32_t b, uint32_t r, uint32_t nr)
 {
-    uint32_t lo = b, hi = b + KERN_KV_TOKENS;
-    for (int i = 0; i < nr; i++) {
-        uint32_t l = clamp_key(j->lo[r + (uint32_t)i], b), h = clamp_key(j->hi[r + (uint32_t)i], b);
+    uint32_t lo = b, hi = b + KERN_KV_TOKENS, end = r + nr;
+    for (uint32_t q = r; q < end; q++) {
+        uint32_t l = clamp_key(j->lo[q], b), h = clamp_key(j->hi[q], b);
         lo = l > lo ? l : lo;
         hi = h < hi ? h : hi;
     }
     if (lo > hi)
         lo = hi = b + KERN_KV_TOKENS; /* nothing in common: all of it is ragged start */
-    for (int i = 0; i < nr; i++) {
-        uint32_t q = r + (uint32_t)i, l = clamp_key(j->lo[q], b), h = clamp_key(j->hi[q], b);
-        add_values(j, product, v, b, l, h < lo ? h : lo, q, 1);
+    for (uint32_t q = r; q < end; q++) {
+        uint32_t l = clamp_key(j->lo[q], b), h = clamp_key(j->hi[q], b);
+        add_values(j, x, b, l, h < lo ? h : lo, q, 1);
     }
-    add_values(j, product, v, b, lo, hi, r, nr);
-    for (int i = 0; i < nr; i++) {
-        uint32_t q = r + (uint32_t)i, l = clamp_key(j->lo[q], b), h = clamp_key(j->hi[q], b);
-        add_values(j, product, v, b, l > hi ? l : hi, h, q, 1);
+    add_values(j, x, b, lo, hi, r, nr);
+    for (uint32_t q = r; q < end; q++) {
+        uint32_t l = clamp_key(j->lo[q], b), h = clamp_key(j->hi[q], b);
+        add_values(j, x, b, l > hi ? l : hi, h, q, 1);
     }
 }
 
 static void job_values(struct attn_job *j)
 {
-    uint32_t first = j->from / KERN_KV_TOKENS * KERN_KV_TOKENS;
-    for (uint32_t b = first; b < j->to; b += KERN_KV_TOKENS) {
-        product_fn *product;
-        const uint8_t *v = job_block(j, b, j->a->kv.v_offset, &product);
-        for (uint32_t r = 0; r < j->n; r += VEC_TILE)
-            job_values_tile(j, product, v, b, r, j->n - r < VEC_TILE ? (int)(j->n - r) : VEC_TILE);
+    const struct kern_attn *a = j->a;
+    size_t k = a->kv.k_offset, v = a->kv.v_offset;
+    for (uint32_t b = j->from / KERN_KV_TOKENS * KERN_KV_TOKENS; b < j->to; b += KERN_KV_TOKENS) {
+        uint32_t end = b + KERN_KV_TOKENS;
+        const uint8_t *next = end < j->to                 ? block_at(a, j->part, end, v)
+                              : j->part + 1 < a->part1 ? block_at(a, j->part + 1, 0, k)
+                                                         : NULL;
+        struct matrix x = block_matrix(a, block_at(a, j->part, b, v), next, KERN_KV_TOKENS, a->kv.head_dim);
+        bool whole = b >= j->all_from && end <= j->all_to;
+        for (uint32_t r = 0, nr; r < j->n; r += nr, x.ahead = 0) {
+            nr = tile_at(j, r);
+            if (whole)
+                add_values(j, &x, b, b, end, r, nr);
+            else
+                ragged_values(j, &x, b, r, nr);
+        }
     }
 }
 
-/* Live keys of query i within the partial that begins at key `base`, counted from there. */
+/* Live keys of query i within the partial whose first key is `base`, counted from there. */
 static void live_keys(const struct kern_attn *a, uint32_t i, uint64_t base, uint32_t *lo, uint32_t *hi)
 {
     uint64_t end = a->pos0 + i + 1, start = a->window && end > a->window ? end - a->window : 0;
@@ -220,33 +173,48 @@ static void live_keys(const struct kern_attn *a, uint32_t i, uint64_t base, uint
     *lo = l < KERN_PARTIAL ? (uint32_t)l : KERN_PARTIAL;
 }
 
+/* The vectors' live keys and places; a vector that sees nothing here has lo = hi = 0. */
+static void begin_partial(struct attn_job *j, float *acc)
+{
+    const struct kern_attn *a = j->a;
+    size_t size = a->kv.head_dim + KERN_ACC_EXTRA;
+    j->from = j->all_to = KERN_PARTIAL;
+    j->to = j->all_from = 0;
+    for (uint32_t i = 0, r = 0; i < a->queries; i++) {
+        uint32_t lo, hi;
+        live_keys(a, i, j->part * KERN_PARTIAL, &lo, &hi);
+        if (lo >= hi)
+            lo = hi = 0;
+        j->all_from = lo > j->all_from ? lo : j->all_from;
+        j->all_to = hi < j->all_to ? hi : j->all_to;
+        if (lo < hi) {
+            j->from = lo < j->from ? lo : j->from;
+            j->to = hi > j->to ? hi : j->to;
+        }
+        for (uint32_t h = 0; h < a->heads; h++, r++) {
+            j->lo[r] = lo;
+            j->hi[r] = hi;
+            j->acc[r] = acc + r * size;
+            j->q[r] = a->q + i * a->q_token + (size_t)h * a->kv.head_dim;
+        }
+    }
+}
+
 static void simd_attn(const struct kern_attn *a, float *acc, void *scratch)
 {
-    struct attn_job j = {.a = a, .s = scratch, .n = a->queries * a->heads};
-    size_t size = a->kv.head_dim + KERN_ACC_EXTRA;
-    memset(acc, 0, (size_t)(a->part1 - a->part0) * j.n * size * sizeof *acc);
-    for (uint64_t p = a->part0; p < a->part1; p++, acc += j.n * size) {
-        j.base = p * KERN_PARTIAL;
-        j.from = KERN_PARTIAL;
-        j.to = 0;
-        for (uint32_t r = 0; r < j.n; r++) {
-            uint32_t i = r / a->heads;
-            live_keys(a, i, j.base, &j.lo[r], &j.hi[r]);
-            j.acc[r] = acc + r * size;
-            j.q[r] = a->q + i * a->q_token + (size_t)(r % a->heads) * a->kv.head_dim;
-            if (j.lo[r] >= j.hi[r])
-                continue;
-            j.from = j.lo[r] < j.from ? j.lo[r] : j.from;
-            j.to = j.hi[r] > j.to ? j.hi[r] : j.to;
-        }
+    struct attn_job j = {.a = a, .e = scratch, .n = a->queries * a->heads};
+    size_t part = j.n * (a->kv.head_dim + (size_t)KERN_ACC_EXTRA);
+    uint32_t tiles = (j.n + VEC_TILE - 1) / VEC_TILE;
+    j.tile = (j.n + tiles - 1) / tiles;
+    memset(acc, 0, (size_t)(a->part1 - a->part0) * part * sizeof *acc);
+    for (j.part = a->part0; j.part < a->part1; j.part++, acc += part) {
+        begin_partial(&j, acc);
         if (j.from >= j.to)
             continue;
         job_scores(&j);
         for (uint32_t r = 0; r < j.n; r++)
             if (j.lo[r] < j.hi[r])
                 job_softmax(&j, r);
-            else
-                j.lo[r] = j.hi[r] = 0; /* sees nothing here: its accumulator stays 0 */
         job_values(&j);
     }
 }
@@ -272,32 +240,6 @@ static void simd_attn_finish(const float *run, uint32_t head_dim, float *out)
     vf inv = vf_set1(1.0f / run[head_dim + 1]);
     for (uint32_t c = 0; c < head_dim; c += 16)
         vf_store(out + c, vf_mul(vf_load(run + c), inv));
-}
-
-/* K goes in as columns: tokens are its lanes. */
-static void simd_kv_store(const struct kern_kv_view *kv, uint64_t pos, uint32_t n, const float *k, const float *v,
-                          size_t stride)
-{
-    uint32_t hd = kv->head_dim;
-    for (uint32_t i = 0; i < n; i++, pos++, k += stride, v += stride) {
-        uint8_t *block = kv->base + (size_t)kv->table[pos / KERN_KV_TOKENS] * kv->block_bytes;
-        uint32_t t = (uint32_t)(pos % KERN_KV_TOKENS);
-        if (kv->format == KERN_KV_F32) {
-            float *kc = (float *)(block + kv->k_offset) + t;
-            for (uint32_t d = 0; d < hd; d++)
-                kc[(size_t)d * KERN_KV_TOKENS] = k[d];
-            memcpy((float *)(block + kv->v_offset) + (size_t)t * hd, v, hd * sizeof *v);
-            continue;
-        }
-        uint16_t *kc = (uint16_t *)(block + kv->k_offset) + t, *vr = (uint16_t *)(block + kv->v_offset) + (size_t)t * hd;
-        uint16_t half[16];
-        for (uint32_t d = 0; d < hd; d += 16) {
-            vf_store_half(half, vf_load(k + d));
-            for (uint32_t e = 0; e < 16; e++)
-                kc[(size_t)(d + e) * KERN_KV_TOKENS] = half[e];
-            vf_store_half(vr + d, vf_load(v + d));
-        }
-    }
 }
 
 #endif

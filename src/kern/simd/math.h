@@ -9,10 +9,10 @@ VEC_INLINE vf vf_neg(vf x)
     return vf_from_bits(vi_add(vi_from_bits(x), vi_set1(INT32_MIN)));
 }
 
-VEC_INLINE vf vf_exp(vf x)
+/* `falling`: x is not above 0; then a NaN stays one, but not with its own bits. */
+VEC_INLINE vf exp_lanes(vf x, const int falling)
 {
-    vf c = vf_min(vf_set1(EXP_HI), x);
-    c = vf_max(vf_set1(EXP_LO), c);
+    vf c = vf_max(vf_set1(EXP_LO), falling ? x : vf_min(vf_set1(EXP_HI), x));
     vf n = vf_round(vf_mul(c, vf_set1(EXP_LOG2E)));
     vf r = vf_fma(n, vf_set1(-EXP_LN2_HI), c);
     r = vf_fma(n, vf_set1(-EXP_LN2_LO), r);
@@ -24,8 +24,13 @@ VEC_INLINE vf vf_exp(vf x)
     p = vf_fma(p, r, vf_set1(EXP_C5));
     p = vf_add(vf_fma(p, vf_mul(r, r), r), vf_set1(1.0f));
     vf y = vf_mul(p, vf_from_bits(vi_shl23(vi_add(vi_of(n), vi_set1(127)))));
-    y = vf_select(vf_lt(x, vf_set1(EXP_LO)), vf_zero(), y);
-    return vf_keep_nan(x, y);
+    y = vf_clear(vf_lt(x, vf_set1(EXP_LO)), y);
+    return falling ? y : vf_keep_nan(x, y);
+}
+
+VEC_INLINE vf vf_exp(vf x)
+{
+    return exp_lanes(x, 0);
 }
 
 VEC_INLINE vf vf_tanh(vf x)
