@@ -157,7 +157,7 @@ struct kern_top {
 enum kern_glu { KERN_SILU, KERN_GELU_TANH };
 
 struct kern_ops {
-    const char *name; /* "ref", "avx2", "avx512" */
+    const char *name; /* that of its level */
 
     /* out[t × stride + o] = sum over k of W[o][k] × x[t][k], for the outputs of panels [p0, p1) and all tokens. */
     void (*linear)(const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x, float *out,
@@ -205,13 +205,16 @@ struct kern_ops {
 #define KERN_ATTN_VECTORS 64u                                          /* queries × heads of one attention call */
 #define KERN_ATTN_SCRATCH (KERN_ATTN_VECTORS * KERN_PARTIAL * 4u)
 
-enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_LEVELS };
+enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_NEON, KERN_LEVELS };
+
+/* As FFWD_CPU spells it: "avx2". Never NULL for level < KERN_LEVELS. */
+const char *kern_level_name(enum kern_level level);
 
 /* The table of a level, or NULL when this build or this processor lacks it. */
 const struct kern_ops *kern_level_ops(enum kern_level level);
 
-/* The table in use: the best this processor has, or what the environment variable FFWD_CPU names (ref, avx2, avx512).
- * Fails with ST_UNSUPPORTED when FFWD_CPU names a level that is unknown or missing here. */
+/* The table in use: the best this processor has, or what the environment variable FFWD_CPU names (ref, avx2, avx512,
+ * neon). Fails with ST_UNSUPPORTED when FFWD_CPU names a level that is unknown or missing here. */
 MUST_CHECK enum status kern_choose(const struct kern_ops **out, struct err *e);
 
 /* One sentence on which level is used and why, for `ffwd info`. */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
-#if __has_include(<xxh_x86dispatch.h>) /* the same hashes, 1.5 times as fast where the machine has wide vectors */
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>) /* the same hashes, 1.5 times as fast with wide vectors */
 #include <xxh_x86dispatch.h>
 #endif
 

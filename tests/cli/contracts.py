@@ -560,7 +560,7 @@ def test_weights_lie_in_huge_pages():
 
 def test_info():
     machine = ffwd("info", "--json").ok().json
-    assert machine["isa"] in ("ref", "avx2", "avx512") and machine["why"] and machine["threads"] >= 1
+    assert machine["isa"] in ("ref", "avx2", "avx512", "neon") and machine["why"] and machine["threads"] >= 1
     nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
     assert ("node" in machine["home"]) and (nodes > 1 or machine["home"] == "there is one memory node"), machine
     got = ffwd("info", "-m", any_model(), "--json").ok().json

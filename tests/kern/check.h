@@ -16,6 +16,7 @@ struct check {
     uint64_t seed, counter;
     const char *bench; /* what to time instead of comparing: "all", "linear" or "attn"; NULL = compare */
     int passed, failed;
+    uint64_t digest; /* of the expected bytes of all comparisons so far */
 };
 
 /* Random values: a pure function of seed and how many were drawn. */

@@ -26,8 +26,11 @@ static float *awkward(struct check *c, size_t n)
     static const float special[] = {0, -0.0f, 1, -1, 0.625f, -0.625f, 0.6249999f, 88, 88.1f, -87.33654f, -87.3366f,
                                     -103, 1e-40f, -1e-40f, 3e38f, -3e38f, 44, -44, 1e-20f, 700};
     float *x = guard_alloc(n * 4, 4);
-    for (size_t i = 0; i < n; i++)
-        x[i] = i < sizeof special / sizeof *special ? special[i] : ldexpf(rnd_float(c, 1), (int)rnd_below(c, 40) - 25);
+    for (size_t i = 0; i < n; i++) {
+        float f = rnd_float(c, 1); /* apart, so that compilers agree on which is drawn first */
+        int exponent = (int)rnd_below(c, 40) - 25;
+        x[i] = i < sizeof special / sizeof *special ? special[i] : ldexpf(f, exponent);
+    }
     return x;
 }
 

@@ -1,4 +1,4 @@
-/* quant: what both levels' quantised products share before they begin. Included after vec.h. */
+/* quant: what the levels' quantised products share before they begin. Included after vec.h. */
 #ifndef KERN_SIMD_QUANT_H
 #define KERN_SIMD_QUANT_H
 
