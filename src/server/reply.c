@@ -180,6 +180,7 @@ enum status server_job_request(const struct reply_job *job, uint32_t part, struc
         .salt_n = job->salt.n,
         .grammar = job->grammar,
         .rows = job->rows,
+        .thinking = job->thinking,
         .fill = job->fill,
         .sources_off = job->sources_off,
     };

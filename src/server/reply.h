@@ -56,6 +56,7 @@ struct reply_job {
     struct format_tools *tools;    /* what recognise.tools is */
     struct recogniser_config recognise; /* what is looked for in replies: reasoning, calls */
     bool recognises;               /* something is */
+    struct sample_limit thinking;  /* of thinking; server_limit_thinking() */
     char *relaxed;                 /* owned; JSON: keywords of tools' schemas that are not enforced; NULL = [] */
     bool one_call;                 /* more than one call is not wanted */
     int32_t priority;

@@ -410,6 +410,12 @@ static void test_thinking(void **state)
     said(message(&l, "hi there", ",'thinking':{'type':'adaptive'}"), 200, "Hello");
     said(message(&l, "hi there", ",'thinking':{'type':'disabled'}"), 200, "Hello");
     stop(&l);
+    start_thinking(&l);
+    const char *budget = ",'thinking':{'type':'enabled','budget_tokens':5}";
+    said(message(&l, "hi there", budget), 400, "thinking.budget_tokens cannot be kept"); /* its end is no token */
+    said(message(&l, "hi <think>", ",'thinking':{'type':'disabled'}"), 400, "thinking cannot be kept");
+    said(message(&l, "hi there", ",'thinking':{'type':'disabled'}"), 200, "Hello");
+    stop(&l);
 }
 
 int main(void)

@@ -54,19 +54,16 @@ static enum status render(const struct server *srv, const struct anthropic_reque
 
 /* ---- thinking ---- */
 
-static enum status check_thinking(const struct anthropic_request *rq, const struct reply_job *job, bool begun,
-                                  struct err *e)
+/* A model that is told not to think but opens its thinking all the same closes it at once. */
+static enum status limit_thinking(const struct server *srv, const struct anthropic_request *rq, bool begun,
+                                  struct reply_job *job, struct err *e)
 {
-    bool thinks = job->recognise.reasoning != NULL;
     if (begun && (rq->thinking >= THINKING_FREE || job->recognise.in_reasoning))
         return err_set(e, ST_ARGUMENT, "messages", "a reply that thinks first cannot begin with the last message's text");
-    if (rq->thinking == THINKING_BUDGET && !thinks)
-        return err_set(e, ST_UNSUPPORTED, "thinking", "thinking: this model does not think before it replies");
     if (rq->thinking == THINKING_BUDGET)
-        return err_set(e, ST_UNSUPPORTED, "thinking.budget_tokens", "thinking.budget_tokens is not supported by this "
-                       "version; 'adaptive' thinking is");
+        return server_limit_thinking(srv, rq->budget, "thinking.budget_tokens", job, e);
     if (rq->thinking == THINKING_OFF && job->recognise.in_reasoning)
-        return err_set(e, ST_UNSUPPORTED, "thinking", "thinking: this model thinks before every reply");
+        return server_limit_thinking(srv, 0, "thinking", job, e);
     return ST_OK;
 }
 
@@ -112,7 +109,7 @@ static enum status constrain(const struct server *srv, struct text_view body, co
     struct format_shape shape;
     TRY(render(srv, rq, conversation, job, e));
     TRY(server_recognise(srv, request, calls, job, &shape, e));
-    TRY(check_thinking(rq, job, begun->len != 0, e));
+    TRY(limit_thinking(srv, rq, begun->len != 0, job, e));
     if (calls)
         TRY(constrain_calls(srv, body, rq, &shape, job, e));
     if (rq->format.field)
