@@ -200,7 +200,7 @@ test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
 test-long: setup-test ## the full invariance matrix, 10,000 simulated scenarios, load on the server
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
-test-clients: setup-test ## other projects' clients against the server (nothing yet)
+test-clients: setup-test ## other projects' clients against the server, in an environment of their own
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
 asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan

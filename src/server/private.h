@@ -52,6 +52,9 @@ size_t server_owner(const struct http_call *call, struct server_name asked, char
 /* A random number below 2^bits, bits <= 64, from the system. */
 uint64_t server_random(unsigned bits);
 
+/* Makes up an id of 24 hexadecimal digits behind the prefix. */
+void server_write_id(char *to, size_t cap, const char *prefix);
+
 /* The server's bitmaps (sets.c). Release also after a failure. */
 MUST_CHECK enum status server_sets_init(struct server *s, struct err *e);
 void server_sets_release(struct server *s);

@@ -47,6 +47,9 @@ void openai_broken(struct reply *r, struct buf *out);
  * here. NULL: refused. */
 json_t *openai_body(struct http_call *call);
 
+/* Whether the request may be served by this model. *other: it names one that is not here. */
+MUST_CHECK enum status openai_check_model(const struct server *srv, const json_t *root, bool *other, struct err *e);
+
 /* What chat and completions have in common: sampling, limits, stops, n, stream. max_tokens may be 0 where job->echo is
  * set already. */
 MUST_CHECK enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e);
@@ -102,6 +105,9 @@ extern const struct reply_ops openai_chat_ops, openai_completions_ops;
 
 /* "prompt_tokens": … with its braces. */
 void openai_usage(const struct reply *r, struct buf *out);
+
+/* "ffwd":{…}: what no API has names for; usage of other dialects has it too. */
+void openai_usage_ffwd(const struct reply *r, struct buf *out);
 
 /* The end of a stream: usage in a chunk of its own where it was asked for, then the word that ends it. */
 void openai_end_stream(const struct reply *r, const char *object, struct buf *out);

@@ -36,8 +36,10 @@ static void queue(struct http_call *call, int status, struct MHD_Response *r, co
         return;
     if (type)
         add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (call->id[0])
+    if (call->id[0]) {
         add_header(r, "X-Request-Id", call->id);
+        add_header(r, "Request-Id", call->id); /* what Anthropic's clients read */
+    }
     if (call->allow && (status == MHD_HTTP_METHOD_NOT_ALLOWED || status == MHD_HTTP_NO_CONTENT))
         add_header(r, MHD_HTTP_HEADER_ALLOW, call->allow);
     if (http_stopping(call->http))
