@@ -103,8 +103,17 @@ $(BUILD)/flags: FORCE
 	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(KERN_OPT)' > $@
 FORCE:
 
+# The web page, as C. (The folders are named so that a file that is gone is noticed, too.)
+$(BUILD)/web_files.c: tools/embed.py $(filter-out web/node_modules%,$(wildcard web web/* web/*/*))
+	@echo "  EMBED web"
+	@tools/embed.py web $@
+$(BUILD)/obj/web_files.o: $(BUILD)/web_files.c src/server/web.h src/server/http/http.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(CC) $(ALLFLAGS) -c -o $@ $<
+
 $(LIB): $(call obj,$(LIB_SRC))
-$(SERVER_LIB): $(call obj,$(SERVER_SRC))
+$(SERVER_LIB): $(call obj,$(SERVER_SRC)) $(BUILD)/obj/web_files.o
 $(CLI_LIB): $(call obj,$(CLI_SRC))
 $(BUILD)/libtests.a: $(call obj,$(sort $(wildcard tests/lib/*.c)))
 $(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a:
