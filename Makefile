@@ -202,8 +202,8 @@ test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
 test-long: setup-test ## the full invariance matrix, 10,000 simulated scenarios, load on the server
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
-test-clients: setup-test ## other projects' clients against the server (nothing yet)
-	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
+test-clients: ## the web page in Chromium
+	@tools/setup.sh clients && $(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
 asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan
 # (Without address randomisation where that can be had: with much of it, gcc 12's runtime does not start.)

@@ -160,7 +160,9 @@ function connect() {
     showModel();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !byId("settings").open) session.stop();
+    if (event.key !== "Escape" || byId("settings").open) return;
+    if (document.body.classList.contains("list-open")) document.body.classList.remove("list-open");
+    else session.stop();
   });
   addEventListener("hashchange", showView);
   addEventListener("unhandledrejection", (event) => notice(String(event.reason?.message ?? event.reason)));
