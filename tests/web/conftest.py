@@ -19,7 +19,7 @@ def url():
     threading.Thread(target=process.stderr.read, daemon=True).start()
     yield found
     process.terminate()
-    assert process.wait(40) == 0
+    assert process.wait(40) == 0, "the server did not end well"
 
 
 @pytest.fixture(scope="session")
