@@ -116,6 +116,7 @@ struct reply_part {
 
     struct buf ids;      /* tok_id: what was generated */
     struct buf origins;  /* int8_t, with the job's trace: where each came from, as in struct event */
+    size_t origins_told; /* the dialect's: how many of them its chunks have told */
     char message_id[REPLY_ID]; /* "" where the dialect has none */
 
     /* with the job's `recognises` */

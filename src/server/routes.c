@@ -18,6 +18,8 @@ static void health(struct http_call *call)
 }
 
 const struct http_route server_routes[] = {
+    {"GET", "/", server_web, false},
+    {"GET", "/web/", server_web, false},
     {"GET", "/health", health, true},
     {"GET", "/metrics", server_metrics, true},
     {"GET", "/v1/ffwd/rows", server_rows, true},

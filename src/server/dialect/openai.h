@@ -123,6 +123,9 @@ void openai_finish(const struct reply_part *p, struct buf *out);
  * chunk of streamed ones have the first choice's beside their choices, too. */
 void openai_trace(const struct reply *r, const struct reply_part *p, struct buf *out);
 
+/* ,"ffwd":{"origins":[…]}: of a streamed part's ids, those since its last chunk that told any, or nothing. */
+void openai_origins(const struct reply *r, struct reply_part *p, struct buf *out);
+
 /* The end of a part's last chunk, behind its finish. */
 void openai_end_choice(const struct reply *r, const struct reply_part *p, struct buf *out);
 

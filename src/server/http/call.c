@@ -81,6 +81,27 @@ void http_reply_as(struct http_call *call, int status, const struct buf *body, c
     reply(call, status, body, type, 0);
 }
 
+/* Whether the client named the tag among those it has. Tags are compared whole: a quote ends each. */
+static bool has_already(const struct http_call *call, const char *etag)
+{
+    const char *tags = http_header(call, MHD_HTTP_HEADER_IF_NONE_MATCH);
+    return tags && strstr(tags, etag) != NULL;
+}
+
+void http_reply_file(struct http_call *call, const struct http_file *f, const struct http_header_line *headers)
+{
+    const bool known = has_already(call, f->etag);
+    struct MHD_Response *r = MHD_create_response_from_buffer(known ? 0 : f->n, (void *)f->data, MHD_RESPMEM_PERSISTENT);
+    for (; r && headers->name; headers++)
+        add_header(r, headers->name, headers->value);
+    if (r) {
+        add_header(r, MHD_HTTP_HEADER_ETAG, f->etag);
+        add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache"); /* that is: ask whether it is still the same */
+    }
+    queue(call, known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, r, known ? NULL : f->type);
+    http_keeper_deadline(call->http->keeper, call->slot, call->http->cfg.body_s);
+}
+
 /* The library counts a wait in here as silence of the client, so its timeout is off meanwhile; switching it on again
  * starts it anew, for the sending of what was found. */
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
