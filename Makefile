@@ -109,8 +109,17 @@ $(BUILD)/flags: FORCE
 	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(NEON_FLAGS) $(KERN_OPT)' > $@
 FORCE:
 
+# The web page, as C. (The folders are named so that a file that is gone is noticed, too.)
+$(BUILD)/web_files.c: tools/embed.py $(filter-out web/node_modules%,$(wildcard web web/* web/*/*))
+	@echo "  EMBED web"
+	@tools/embed.py web $@
+$(BUILD)/obj/web_files.o: $(BUILD)/web_files.c src/server/web.h src/server/http/http.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(CC) $(ALLFLAGS) -c -o $@ $<
+
 $(LIB): $(call obj,$(LIB_SRC))
-$(SERVER_LIB): $(call obj,$(SERVER_SRC))
+$(SERVER_LIB): $(call obj,$(SERVER_SRC)) $(BUILD)/obj/web_files.o
 $(CLI_LIB): $(call obj,$(CLI_SRC))
 $(BUILD)/libtests.a: $(call obj,$(sort $(wildcard tests/lib/*.c)))
 $(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a:
@@ -219,8 +228,8 @@ test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
 test-long: setup-long ## the full invariance matrix, 10,000 simulated scenarios, load on the server, kernels for aarch64
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
-test-clients: setup-test ## other projects' clients against the server (nothing yet)
-	@$(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
+test-clients: ## other projects' clients and the web page in Chromium, in environments of their own
+	@tools/setup.sh clients && $(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
 asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan
 # (Without address randomisation where that can be had: with much of it, gcc 12's runtime does not start.)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The documents against the tree: functions named in docs/walk.md are defined, links between documents lead somewhere,
-and NOTICES.md names every crate of shim/Cargo.lock."""
+and NOTICES.md names every crate of shim/Cargo.lock and every library of web/package-lock.json that is shipped."""
+import json
 import os
 import re
 import sys
@@ -57,13 +58,25 @@ def crates(lock):
     return found
 
 
+def web_packages(root):
+    """(name, version, licence) of the libraries that the page holds."""
+    path = "web/package-lock.json"
+    if not os.path.exists(os.path.join(root, path)):
+        return []
+    packages = json.loads(source.read(root, path))["packages"]
+    shipped = sorted(packages[""]["dependencies"])
+    entry = {name: packages["node_modules/" + name] for name in shipped}
+    return [(name, entry[name]["version"], entry[name]["license"]) for name in shipped]
+
+
 def check_notices(root):
     lock = "shim/Cargo.lock"
     if not os.path.exists(os.path.join(root, lock)):
         return []
     notices = source.read(root, "NOTICES.md") if os.path.exists(os.path.join(root, "NOTICES.md")) else ""
     listed = set(re.findall(r"^\| (\S+) \| (\S+) \|", notices, re.M))
-    missing = [" ".join(c) for c in crates(source.read(root, lock)) if c not in listed]
+    wanted = crates(source.read(root, lock)) + [p[:2] for p in web_packages(root)]
+    missing = [" ".join(c) for c in wanted if c not in listed]
     return [f"NOTICES.md: without {', '.join(missing)}; run `make notices`"] if missing else []
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes NOTICES.md: what ffwd is linked with, under which licences, with the texts that the crates ship.
+"""Writes NOTICES.md: what ffwd is linked with and what its page holds, under which licences, with the texts.
 
 The crates are those of shim/Cargo.lock, as `cargo metadata` describes them. Of a choice of licences the first of CHOICE
 is taken. The C libraries are linked dynamically and come from the system's packages; the table names them.
@@ -52,6 +52,14 @@ Everything in `shim/Cargo.lock`. "no" under *linked*: used only while building, 
 |---|---|---|---|
 {table}
 
+## The web page
+
+The libraries in `web/vendor`, which are part of the program.
+
+| library | version | licence |
+|---|---|---|
+{web}
+
 ## Texts
 """
 
@@ -100,6 +108,18 @@ def licence_text(package, licence):
         return "\n".join(line.rstrip() for line in f.read().strip().split("\n"))
 
 
+def web_rows():
+    return "\n".join(f"| {name} | {version} | {licence} |" for name, version, licence in docs.web_packages(source.ROOT))
+
+
+def web_texts():
+    """(text, name) of the licences that lie beside the vendored files."""
+    for file in sorted(os.listdir("web/vendor")):
+        if file.endswith(".LICENSE.txt"):
+            lines = source.read("web/vendor", file).strip().split("\n")
+            yield "\n".join(line.rstrip() for line in lines), file.split(".")[0]
+
+
 def main():
     os.chdir(source.ROOT)
     everything, here = metadata()
@@ -119,8 +139,10 @@ def main():
             else:
                 authors = ", ".join(re.sub(r"\s*<.*?>", "", a) for a in p["authors"])
                 bare.append(f"- {name} {version}: {licence}{', by ' + authors if authors else ''}")
+    for text, name in web_texts():
+        texts.setdefault(text, []).append(name)
     with open("NOTICES.md", "w", encoding="utf-8") as f:
-        f.write(HEAD.format(c=C_LIBRARIES, table="\n".join(rows)))
+        f.write(HEAD.format(c=C_LIBRARIES, table="\n".join(rows), web=web_rows()))
         if bare:
             f.write("\nThese ship no licence file of their own and name their licence in their manifest:\n\n")
             f.write("\n".join(bare) + "\n")

@@ -38,7 +38,7 @@ def programs(tier):
     kern = [(p, 10 * MINUTE) for p in executable(BUILD + "/tests/kern_check")]
     scripts = [(p, 15 * MINUTE) for p in executable(*existing("tests/*/run.sh")) if "/clients/" not in p]
     long = [(p, 240 * MINUTE) for p in executable(*existing("tests/*/long.sh"))]
-    clients = [(p, 30 * MINUTE) for p in executable("tests/clients/run.sh")]
+    clients = [(p, 30 * MINUTE) for p in executable("tests/clients/run.sh", *existing("tests/*/clients.sh"))]
     slow_units = [(p, 10 * MINUTE) for p, _ in units]
     return {
         "unit": lint + units + kern,

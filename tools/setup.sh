@@ -4,6 +4,7 @@
 #   tools/setup.sh build   what `make` needs
 #   tools/setup.sh test    that, and what `make test` needs
 #   tools/setup.sh long    that, and what `make test-long` needs
+#   tools/setup.sh clients what `make test` and `make test-clients` need
 #   tools/setup.sh cargo   prints the path of a cargo that is new enough, the same one each time (kept in build/cargo)
 #
 # Debian and Ubuntu: missing packages are installed when run by root; otherwise the one line to run is printed. Nothing is
@@ -18,6 +19,8 @@ TEST="libcmocka-dev libsimde-dev python3-venv valgrind"
 # Another processor's compiler and its emulator; an aarch64 needs neither.
 LONG=
 [ "$(uname -m)" != x86_64 ] || LONG="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+CLIENTS="chromium fonts-dejavu-core"
+command -v npm >/dev/null || CLIENTS="$CLIENTS npm" # whoever has Node has it from anywhere
 
 # What rustc-web and cargo-web cannot stand beside.
 CONFLICTS="rustc rustc-mozilla cargo cargo-mozilla rustup"
@@ -128,8 +131,9 @@ cargo)
 build) if command -v dpkg-query >/dev/null; then setup_debian ""; else setup_other ""; fi ;;
 test) if command -v dpkg-query >/dev/null; then setup_debian "$TEST"; else setup_other "cmocka.h"; fi ;;
 long) if command -v dpkg-query >/dev/null; then setup_debian "$TEST $LONG"; else setup_other "cmocka.h"; fi ;;
+clients) if command -v dpkg-query >/dev/null; then setup_debian "$TEST $CLIENTS"; else setup_other "cmocka.h"; fi ;;
 *)
-    echo "usage: tools/setup.sh [build|test|long|cargo]" >&2
+    echo "usage: tools/setup.sh [build|test|long|clients|cargo]" >&2
     exit 2
     ;;
 esac

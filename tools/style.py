@@ -10,7 +10,7 @@ import sys
 import source
 
 COLUMNS = 124  # wrap at 120; a last word may hang over
-TEXT = (".c", ".h", ".py", ".sh", ".rs", ".toml", ".md", ".txt", ".in", "Makefile", "run")
+TEXT = (".c", ".h", ".py", ".js", ".css", ".html", ".sh", ".rs", ".toml", ".md", ".txt", ".in", "Makefile", "run")
 
 # Unbounded or locale-dependent, or with a hidden state: each has a safe form in base/ or in libc.
 LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
@@ -51,7 +51,7 @@ def whitespace(path, n, line):
         yield f"{path}:{n}: tab"
     code = line if path.endswith((".c", ".h")) else LITERAL.sub('""', line)  # C can break a literal, these cannot
     is_data = path.startswith("tests/") and path.endswith(".py")             # texts to tokenize, templates to render
-    if len(code) > COLUMNS and path.endswith((".c", ".h", ".py", ".sh", ".rs")) and not is_data:
+    if len(code) > COLUMNS and path.endswith((".c", ".h", ".py", ".sh", ".rs", ".js")) and not is_data:
         yield f"{path}:{n}: {len(line)} columns (limit {COLUMNS})"
 
 
@@ -71,7 +71,7 @@ def words(path, n, line):
 def check(root=source.ROOT, paths=None):
     problems = []
     for path in source.committed(root) if paths is None else paths:
-        if not path.endswith(TEXT) or path in FOREIGN or "/data/" in path or "/gen/" in path:
+        if not path.endswith(TEXT) or path in FOREIGN or re.search("/(data|gen|vendor)/", path):
             continue
         text = source.read(root, path)
         for n, line in enumerate(text.split("\n"), 1):

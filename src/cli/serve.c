@@ -31,7 +31,7 @@ struct options {
     const char *model, *host, *model_name, *cost_file, *log_file;
     const char *sources, *tool_format, *draft_model;
     uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill;
-    bool strict_model, no_prefix_cache, cache_per_key, no_packed_cache;
+    bool strict_model, no_prefix_cache, cache_per_key, no_packed_cache, no_web;
 };
 
 static sigset_t watched; /* the signals that the main thread waits for */
@@ -73,6 +73,7 @@ static const struct opt opts[] = {
      "the model's name as clients see it (default: the file's name without .gguf)"},
     {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
      "a request that names another model is an error"},
+    {"no-web", 0, OPT_FLAG, offsetof(struct options, no_web), 0, 0, NULL, "no web page at /"},
     {"grace", 0, OPT_U32, offsetof(struct options, grace), 0, GRACE_MAX, "S",
      "seconds that requests under way may go on after the first SIGINT or SIGTERM (30)"},
     {"log-file", 0, OPT_STR, offsetof(struct options, log_file), 0, 0, "FILE",
@@ -190,6 +191,7 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .model = o->model_name ? o->model_name : name,
                               .strict_model = o->strict_model,
                               .cache_per_key = o->cache_per_key,
+                              .no_web = o->no_web,
                               .no_replay = o->no_prefix_cache, /* without kept prefixes it would bring nothing */
                               .deadline_s = o->deadline,
                               .tool_format = o->tool_format,

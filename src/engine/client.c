@@ -77,6 +77,13 @@ static enum status check_fill(const struct engine *en, const struct request *rq,
     if (rq->grammar && rq->sampling.min_tokens)
         return err_set(e, ST_ARGUMENT, "min_tokens", "a reply with a grammar ends where the grammar does; min_tokens "
                        "contradicts that");
+    if (rq->thinking.close_n > SAMPLE_CLOSE)
+        return err_set(e, ST_ARGUMENT, "thinking", "thinking is ended by at most %u ids, not %u", SAMPLE_CLOSE,
+                       rq->thinking.close_n);
+    for (uint32_t i = 0; i < rq->thinking.close_n; i++)
+        if ((uint32_t)rq->thinking.close[i] >= en->net.vocab)
+            return err_set(e, ST_ARGUMENT, "thinking", "id %d, which ends thinking, is not in the vocabulary of %u",
+                           (int)rq->thinking.close[i], en->net.vocab);
     if (rq->imposed_n && rq->imposed_n != rq->max_tokens)
         return err_set(e, ST_ARGUMENT, "imposed", "%u imposed ids need max_tokens to be as many, not %u", rq->imposed_n,
                        rq->max_tokens);
@@ -247,6 +254,7 @@ static enum status fill_row(struct engine *en, struct row *r, const struct reque
     r->max_tokens = rq->max_tokens ? rq->max_tokens : en->cfg.context - rq->prompt_n;
     TRY(sample_params_copy(&r->sampling, &rq->sampling, &r->arena, e));
     sample_state_begin(&r->sample, &r->sampling);
+    sample_budget_begin(&r->budget, &rq->thinking);
     r->ignore_eos = rq->ignore_eos;
     r->logprobs = rq->logprobs;
     r->prompt_logprobs = rq->prompt_logprobs;

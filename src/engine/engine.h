@@ -141,6 +141,7 @@ struct request {
     bool no_prefix_cache;        /* this request reuses nothing */
     struct grammar *grammar;     /* what the reply has to look like; the engine takes a reference. NULL = anything */
     struct template_rows *rows;  /* what the chat template determines; the engine takes a reference. NULL = nothing */
+    struct sample_limit thinking; /* how long the reply may think */
     enum fill_mode fill;
     uint32_t sources_off;        /* bit 1 << enum source_kind: this request does without */
     const tok_id *imposed;       /* [imposed_n = max_tokens] what the sampler is taken to choose: the reply is these ids.

@@ -164,6 +164,7 @@ static void take_certain(struct row *r, unsigned k, const struct source_proposal
     for (uint32_t i = 0; i < p->n; i++) {
         r->choice[r->n % ROW_CHOICES] = (struct row_choice){.origin = (int8_t)k, .asserted = true};
         r->ids[r->n++] = p->id[i];
+        sample_budget_take(&r->budget, p->id[i]);
     }
     r->by_source[k].proposed += p->n;
     r->sure += p->n;

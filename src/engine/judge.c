@@ -27,12 +27,16 @@ void judge_collect(struct engine *en, struct step *st)
     }
 }
 
-/* The sampler's choice at the end of ids[0, n + k). */
+/* What comes at the end of ids[0, n + k): the sampler's choice, where nothing else decides. */
 static enum status choose(struct row *r, struct sampler *s, const float *logits, const struct kern_top *top, uint32_t k,
                           tok_id *out)
 {
     uint32_t at = r->n - r->prompt_n + k;
-    if (r->matcher && r->next.n == 1 && !r->next.end && !sample_needs_dist(&r->sampling))
+    bool only = r->matcher && r->next.n == 1 && !r->next.end;
+    tok_id ends = only ? TOK_NONE : sample_budget_imposes(&r->budget, r->matcher ? r->mask : NULL);
+    if (ends != TOK_NONE)
+        *out = ends;
+    else if (only && !sample_needs_dist(&r->sampling))
         *out = r->next.only;
     else
         TRY(sampler_choose_top(s, &r->sampling, &r->sample, logits, top, r->matcher ? r->mask : NULL, r->ids, r->n + k,
@@ -68,6 +72,7 @@ static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t
     r->ids[r->n + k] = chosen;
     r->accepted += same;
     r->judged++;
+    sample_budget_take(&r->budget, chosen);
     if (!r->ignore_eos && engine_ends(en, chosen))
         return false;
     if (!r->matcher)

@@ -56,6 +56,7 @@ struct row {
     uint32_t salt_n;
     struct stop_set stops;
     struct sample_state sample; /* stays when the row is put back */
+    struct sample_budget budget;   /* so does this */
     struct arena arena;     /* the stop strings, biases, sets of ids, and the mask */
     struct grammar *grammar; /* a reference; NULL = none. So are the next two */
     struct matcher *matcher; /* stands behind ids[0, n) */

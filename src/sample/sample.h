@@ -149,4 +149,35 @@ struct sample_logprob {
 void sampler_logprobs(struct sampler *s, const float *logits, float max, tok_id chosen, float *logprob,
                       struct sample_logprob *top, uint32_t n);
 
+/* ---- how long a reply may think ---- */
+
+#define SAMPLE_CLOSE 8u
+
+/* Thinking ends after so many ids: then those of `close` come instead of what would be chosen. It begins and ends with a
+ * control token, the last of close[]; -1 as `open`: only the prompt begins it. */
+struct sample_limit {
+    uint32_t ids;
+    tok_id open, close[SAMPLE_CLOSE];
+    uint32_t close_n; /* 0 = no limit */
+    bool inside;      /* the prompt has opened it */
+};
+
+/* Follows the ids of one reply: a function of those alone, so how they came, one by one or proposed by a source, changes
+ * nothing. */
+struct sample_budget {
+    struct sample_limit of;
+    uint32_t left;    /* ids that may still be thought */
+    uint32_t closing; /* of of.close, so many came */
+    bool inside;      /* thinking is open */
+};
+
+void sample_budget_begin(struct sample_budget *b, const struct sample_limit *of);
+
+/* The id that comes next whatever the sampler would choose, or -1. `mask`: bits of the ids that a grammar allows; NULL =
+ * all. What it does not allow is left out. */
+tok_id sample_budget_imposes(const struct sample_budget *b, const uint32_t *mask);
+
+/* The reply went on with this id. */
+void sample_budget_take(struct sample_budget *b, tok_id id);
+
 #endif

@@ -25,6 +25,46 @@ enum status server_recognise(const struct server *s, struct text_view request, b
     return ST_OK;
 }
 
+/* ---- thinking ---- */
+
+static tok_id special_id(const struct tok *t, const char *text)
+{
+    tok_id id = tok_find_special(t, text, strlen(text));
+    return id != TOK_NONE && tok_is_special(t, id) ? id : TOK_NONE;
+}
+
+/* The ids of a line feed and the mark; none if they are not a few whose last is `shut`. */
+static enum status encode_close(const struct server *s, const char *mark, tok_id shut, struct sample_limit *to,
+                                struct err *e)
+{
+    char text[64];
+    tok_id *ids;
+    size_t n;
+    snprintf(text, sizeof text, "\n%s", mark);
+    TRY(tok_encode(s->tok, text, strlen(text), TOK_TRUSTED | TOK_INNER, &ids, &n, e));
+    to->close_n = n && n <= SAMPLE_CLOSE && ids[n - 1] == shut ? (uint32_t)n : 0;
+    memcpy(to->close, ids, to->close_n * sizeof *ids);
+    tok_ids_free(ids, n);
+    return ST_OK;
+}
+
+enum status server_limit_thinking(const struct server *s, uint32_t tokens, const char *field, struct reply_job *job,
+                                  struct err *e)
+{
+    const struct recogniser_config *r = &job->recognise;
+    if (!r->reasoning)
+        return err_set(e, ST_UNSUPPORTED, field, "%s: this model does not think before it replies", field);
+    const tok_id open = special_id(s->tok, r->reasoning->open), shut = special_id(s->tok, r->reasoning->close);
+    struct sample_limit b = {.ids = tokens, .open = open, .inside = r->in_reasoning};
+    if (shut != TOK_NONE && (open != TOK_NONE || b.inside))
+        TRY(encode_close(s, r->reasoning->close, shut, &b, e));
+    if (!b.close_n)
+        return err_set(e, ST_UNSUPPORTED, field, "%s cannot be kept: %s, with which this model's thinking ends, is not a "
+                       "token of its own", field, r->reasoning->close);
+    job->thinking = b;
+    return ST_OK;
+}
+
 /* ---- one constraint ---- */
 
 /* Names the part: a place in a schema ("/properties/a/not: …") continues the name of the field. */

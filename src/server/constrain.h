@@ -38,6 +38,11 @@ struct server_calls {
 MUST_CHECK enum status server_recognise(const struct server *s, struct text_view request, bool calls,
                                         struct reply_job *job, struct format_shape *shape, struct err *e);
 
+/* After server_recognise(): the reply thinks with so many ids at most. ST_UNSUPPORTED naming `field` where the end of this
+ * model's thinking, or its beginning if the prompt is not in it, is no control token: then it cannot be told by ids. */
+MUST_CHECK enum status server_limit_thinking(const struct server *s, uint32_t tokens, const char *field,
+                                             struct reply_job *job, struct err *e);
+
 /* After server_recognise(). Each compiles job->grammar and waits for it. */
 MUST_CHECK enum status server_constrain(const struct server *s, const struct server_constraint *c, struct reply_job *job,
                                         struct err *e);

@@ -24,7 +24,7 @@ struct server {
     enum fill_mode fill;     /* of requests that name none */
     char *model;             /* owned */
     const char *version, *isa;
-    bool strict_model, cache_per_key;
+    bool strict_model, cache_per_key, no_web;
     uint32_t deadline_s;     /* 0 = none */
     size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds. 0: unknown */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */
@@ -37,6 +37,9 @@ extern const struct http_route server_routes[];
 
 /* Replies to what http refuses before there is a handler. */
 void server_refuse(struct http_call *call, int status, const struct err *e);
+
+/* GET / and /web/ (web.c). */
+http_handler server_web;
 
 /* GET /metrics and /v1/ffwd/rows. */
 http_handler server_metrics, server_rows;
@@ -51,6 +54,9 @@ size_t server_owner(const struct http_call *call, struct server_name asked, char
 
 /* A random number below 2^bits, bits <= 64, from the system. */
 uint64_t server_random(unsigned bits);
+
+/* Makes up an id of 24 hexadecimal digits behind the prefix. */
+void server_write_id(char *to, size_t cap, const char *prefix);
 
 /* The server's bitmaps (sets.c). Release also after a failure. */
 MUST_CHECK enum status server_sets_init(struct server *s, struct err *e);

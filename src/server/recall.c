@@ -4,6 +4,15 @@
 
 #include "server/reply.h"
 
+void server_look_up(struct reply_job *job, struct server_name name)
+{
+    for (uint32_t i = 0; i < job->lookups_n; i++)
+        if (job->lookups[i].n == name.n && memcmp(job->lookups[i].s, name.s, name.n) == 0)
+            return;
+    if (name.n && name.n <= LIMIT_REPLAY_NAME && job->lookups_n < LIMIT_REPLAY_LOOKUPS)
+        job->lookups[job->lookups_n++] = name;
+}
+
 /* The record that spells the longest beginning of the prompt. */
 static const struct chat_record *best_of(struct server_record *const *found, size_t count, const struct tok *tok,
                                          const struct reply_prompt *p, struct chat_replay *at)

@@ -91,12 +91,6 @@ static void keep(struct server_name *name, char *to, size_t cap)
     name->s = to;
 }
 
-static void write_id(char *to, size_t cap, const char *prefix)
-{
-    snprintf(to, cap, "%s%016llx%08llx", prefix, (unsigned long long)server_random(64),
-             (unsigned long long)server_random(32));
-}
-
 static void make_part(struct reply *r, uint32_t i)
 {
     struct reply_part *p = &r->parts[i];
@@ -110,7 +104,7 @@ static void make_part(struct reply *r, uint32_t i)
     for (int l = 0; l < REPLY_LISTS; l++)
         buf_init(&p->lists[l], LIMIT_REPLY);
     if (r->ops->message_prefix)
-        write_id(p->message_id, sizeof p->message_id, r->ops->message_prefix);
+        server_write_id(p->message_id, sizeof p->message_id, r->ops->message_prefix);
 }
 
 static struct reply *make(struct http_call *call, struct reply_job *job, const struct reply_ops *ops)
@@ -139,7 +133,7 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     buf_init(&r->head, 4096);
     for (uint32_t i = 0; i < r->parts_n; i++)
         make_part(r, i);
-    write_id(call->id, sizeof call->id, ops->id_prefix);
+    server_write_id(call->id, sizeof call->id, ops->id_prefix);
     call->data = r;
     call->release = release;
     return r;
@@ -186,6 +180,7 @@ enum status server_job_request(const struct reply_job *job, uint32_t part, struc
         .salt_n = job->salt.n,
         .grammar = job->grammar,
         .rows = job->rows,
+        .thinking = job->thinking,
         .fill = job->fill,
         .sources_off = job->sources_off,
     };
@@ -305,7 +300,7 @@ static void take_piece(void *user, const struct chat_piece *piece)
     const struct taker *t = user;
     struct reply_part *p = t->p;
     if (piece->kind == CHAT_CALL) {
-        write_id(p->call_id, sizeof p->call_id, t->r->ops->call_prefix);
+        server_write_id(p->call_id, sizeof p->call_id, t->r->ops->call_prefix);
         if (piece->call < LIMIT_REPLAY_CALLS)
             memcpy(p->call_ids[piece->call], p->call_id, sizeof p->call_id);
     }

@@ -56,6 +56,7 @@ struct reply_job {
     struct format_tools *tools;    /* what recognise.tools is */
     struct recogniser_config recognise; /* what is looked for in replies: reasoning, calls */
     bool recognises;               /* something is */
+    struct sample_limit thinking;  /* of thinking; server_limit_thinking() */
     char *relaxed;                 /* owned; JSON: keywords of tools' schemas that are not enforced; NULL = [] */
     bool one_call;                 /* more than one call is not wanted */
     int32_t priority;
@@ -80,6 +81,9 @@ MUST_CHECK enum status server_job_request(const struct reply_job *job, uint32_t 
 
 /* `store` may be NULL: then nothing is replayed or kept. */
 
+/* Adds a name of an earlier reply to those that the request names, unless it is there, empty or too long. */
+void server_look_up(struct reply_job *job, struct server_name name);
+
 /* Puts the ids that were really generated into the prompts that were encoded from text, as far as an earlier reply that
  * the request names spells the same (chat.h). `context`: longest sequence. */
 void server_recall(struct server_replay *store, const struct tok *tok, uint32_t context, struct reply_job *job);
@@ -102,6 +106,8 @@ struct reply_part {
 
     /* the dialect's: what it collects of a reply that is not streamed, and where it is in one that is */
     bool begun;
+    uint32_t blocks;             /* content blocks that began, */
+    int block, before_call;      /* and the kind of the one that is open, that was open before a call; 0 = none */
     struct buf text, lists[REPLY_LISTS];
     uint32_t chars;              /* characters that the tokens so far spell */
     uint32_t told;               /* EVENT_PROMPTs that came, */
@@ -110,6 +116,7 @@ struct reply_part {
 
     struct buf ids;      /* tok_id: what was generated */
     struct buf origins;  /* int8_t, with the job's trace: where each came from, as in struct event */
+    size_t origins_told; /* the dialect's: how many of them its chunks have told */
     char message_id[REPLY_ID]; /* "" where the dialect has none */
 
     /* with the job's `recognises` */

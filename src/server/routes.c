@@ -1,4 +1,5 @@
 /* routes: every address of the server, and the handlers that belong to no dialect. */
+#include "server/dialect/anthropic.h"
 #include "server/dialect/openai.h"
 #include "server/http/json_out.h"
 #include "server/private.h"
@@ -17,6 +18,8 @@ static void health(struct http_call *call)
 }
 
 const struct http_route server_routes[] = {
+    {"GET", "/", server_web, false},
+    {"GET", "/web/", server_web, false},
     {"GET", "/health", health, true},
     {"GET", "/metrics", server_metrics, true},
     {"GET", "/v1/ffwd/rows", server_rows, true},
@@ -24,11 +27,16 @@ const struct http_route server_routes[] = {
     {"GET", "/v1/models/", openai_model, false},
     {"POST", "/v1/chat/completions", openai_chat, false},
     {"POST", "/v1/completions", openai_completions, false},
+    {"POST", "/v1/messages", anthropic_messages, false},
+    {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, false},
     {NULL, NULL, NULL, false},
 };
 
-/* Addresses that no dialect owns get the shape most clients understand. */
+/* Before there is a handler, the header that Anthropic's clients send tells them from all others. */
 void server_refuse(struct http_call *call, int status, const struct err *e)
 {
-    openai_refuse(call, status, NULL, e);
+    if (http_header(call, "anthropic-version"))
+        anthropic_refuse(call, status, e);
+    else
+        openai_refuse(call, status, NULL, e);
 }

@@ -22,6 +22,12 @@ uint64_t server_random(unsigned bits)
     return bits < 64 ? v >> (64 - bits) : v;
 }
 
+void server_write_id(char *to, size_t cap, const char *prefix)
+{
+    snprintf(to, cap, "%s%016llx%08llx", prefix, (unsigned long long)server_random(64),
+             (unsigned long long)server_random(32));
+}
+
 /* No token stands for more bytes than the longest piece, up to what normalisation may take away (composing characters
  * makes three bytes of nine at most). */
 static size_t most_prompt_bytes(const struct tok *tok, uint32_t context)
@@ -106,6 +112,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->tok = cfg->tok;
     s->chat = cfg->chat;
     s->strict_model = cfg->strict_model;
+    s->no_web = cfg->no_web;
     s->cache_per_key = cfg->cache_per_key;
     s->deadline_s = cfg->deadline_s;
     s->fill = cfg->fill;

@@ -31,6 +31,7 @@ struct server_config {
     const struct chat *chat; /* NULL = chat requests are refused as unsupported */
     const char *model;      /* the name shown to clients */
     bool strict_model;      /* a request that names another model is a 404 */
+    bool no_web;            /* there is no page at / */
     bool cache_per_key;     /* requests with different Authorization headers never share a prefix */
     bool no_replay;         /* ids of replies are not kept: later turns are encoded as any text */
     uint32_t deadline_s;    /* seconds any request may take, its own deadline can only be shorter; 0 = no limit */

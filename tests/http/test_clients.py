@@ -140,7 +140,7 @@ def test_methods(server):
     c = http.client.HTTPConnection(server.host, server.port, timeout=20)
     for method, path, status in (("HEAD", "/health", 200), ("HEAD", "/v1/models", 200), ("GET", CHAT, 405),
                                  ("PUT", CHAT, 405), ("POST", "/health", 405), ("OPTIONS", CHAT, 204),
-                                 ("GET", "/", 404), ("GET", "/v1/models/%00", 404), ("POST", "/v1/nothing", 404)):
+                                 ("GET", "/nothing", 404), ("GET", "/v1/models/%00", 404), ("POST", "/v1/nothing", 404)):
         c.request(method, path, body=b"{}" if method in ("PUT", "POST") else None)
         reply = c.getresponse()
         content = reply.read()

@@ -152,6 +152,8 @@ def test_trace(server):
     assert set(trace) <= {"sampled", *usage["by_source"]}
     chunks = list(chat(server, [QUESTION], ffwd={"trace": True}, stream=True, **REPLAY))
     assert chunks[-1].choices[0].model_extra["ffwd"]["trace"] == chunks[-1].model_extra["ffwd"]["trace"] == trace
+    told = [o for c in chunks[:-1] for o in (c.choices[0].model_extra or {}).get("ffwd", {}).get("origins", [])]
+    assert told and told == trace[:len(told)]  # each once, in order; those behind the last text are only in the trace
     assert "ffwd" not in (chat(server, [QUESTION], **REPLAY).model_extra or {})
     text = server.client.completions.create(model="any", prompt="One, two,", max_tokens=5, temperature=0,
                                             extra_body={"ffwd": {"trace": True}, "ignore_eos": True})

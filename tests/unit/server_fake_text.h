@@ -148,12 +148,13 @@ enum status tok_encode(const struct tok *t, const char *text, size_t n, unsigned
     return ST_OK;
 }
 
-/* There are no control tokens but the end's. */
+/* Those that a program names. */
 tok_id tok_find_special(const struct tok *t, const char *text, size_t n)
 {
     (void)t;
-    (void)text;
-    (void)n;
+    for (tok_id id = 0; id < 8; id++)
+        if (special_of(id) && strlen(special_of(id)) == n && memcmp(special_of(id), text, n) == 0)
+            return id;
     return TOK_NONE;
 }
 

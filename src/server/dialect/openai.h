@@ -47,6 +47,9 @@ void openai_broken(struct reply *r, struct buf *out);
  * here. NULL: refused. */
 json_t *openai_body(struct http_call *call);
 
+/* Whether the request may be served by this model. *other: it names one that is not here. */
+MUST_CHECK enum status openai_check_model(const struct server *srv, const json_t *root, bool *other, struct err *e);
+
 /* What chat and completions have in common: sampling, limits, stops, n, stream. max_tokens may be 0 where job->echo is
  * set already. */
 MUST_CHECK enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e);
@@ -105,6 +108,9 @@ extern const struct reply_ops openai_chat_ops, openai_completions_ops;
 /* "prompt_tokens": … with its braces. */
 void openai_usage(const struct reply *r, struct buf *out);
 
+/* "ffwd":{…}: what no API has names for; usage of other dialects has it too. */
+void openai_usage_ffwd(const struct reply *r, struct buf *out);
+
 /* The end of a stream: usage in a chunk of its own where it was asked for, then the word that ends it. */
 void openai_end_stream(const struct reply *r, const char *object, struct buf *out);
 
@@ -118,6 +124,9 @@ void openai_finish(const struct reply_part *p, struct buf *out);
 /* ,"ffwd":{"trace":[…]}: where each id of the part came from; nothing if that was not asked. Whole replies and the last
  * chunk of streamed ones have the first choice's beside their choices, too. */
 void openai_trace(const struct reply *r, const struct reply_part *p, struct buf *out);
+
+/* ,"ffwd":{"origins":[…]}: of a streamed part's ids, those since its last chunk that told any, or nothing. */
+void openai_origins(const struct reply *r, struct reply_part *p, struct buf *out);
 
 /* The end of a part's last chunk, behind its finish. */
 void openai_end_choice(const struct reply *r, const struct reply_part *p, struct buf *out);

@@ -70,7 +70,7 @@ static void begin(struct reply *r, struct reply_part *p, struct buf *out)
 }
 
 /* Ends the delta and its chunk; ev: the event whose log-probability it shows, or NULL. */
-static void close_chunk(const struct reply *r, const struct event *ev, struct buf *out)
+static void close_chunk(const struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
 {
     buf_adds(out, "},\"logprobs\":");
     if (ev && openai_has_logprob(r, ev)) {
@@ -80,7 +80,9 @@ static void close_chunk(const struct reply *r, const struct event *ev, struct bu
     } else {
         buf_adds(out, "null");
     }
-    buf_adds(out, ",\"finish_reason\":null}]}\n\n");
+    buf_adds(out, ",\"finish_reason\":null");
+    openai_origins(r, p, out);
+    buf_adds(out, "}]}\n\n");
 }
 
 static void chunk(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
@@ -95,7 +97,7 @@ static void chunk(struct reply *r, struct reply_part *p, const struct event *ev,
     open_chunk(r, p, out);
     buf_adds(out, "\"content\":");
     http_json_str(out, ev->text, n);
-    close_chunk(r, ev, out);
+    close_chunk(r, p, ev, out);
 }
 
 /* The delta of a piece, if it has one. */
@@ -190,7 +192,7 @@ static void piece(struct reply *r, struct reply_part *p, const struct chat_piece
         begin(r, p, out);
         open_chunk(r, p, out);
         write_delta(p, given, out);
-        close_chunk(r, p->news, out);
+        close_chunk(r, p, p->news, out);
         p->news = NULL;
     }
 }

@@ -94,21 +94,12 @@ static enum status parse_object(const json_t *root, struct reply_job *job, struc
     return parse_name(o, "session", "ffwd.session", 1, LIMIT_REPLAY_NAME, &job->session, e);
 }
 
-static void look_up(struct reply_job *job, struct server_name name)
-{
-    for (uint32_t i = 0; i < job->lookups_n; i++)
-        if (job->lookups[i].n == name.n && memcmp(job->lookups[i].s, name.s, name.n) == 0)
-            return;
-    if (name.n && name.n <= LIMIT_REPLAY_NAME && job->lookups_n < LIMIT_REPLAY_LOOKUPS)
-        job->lookups[job->lookups_n++] = name;
-}
-
 /* An id in a message is a hint and no more: one of another type names nothing. */
 static void look_up_member(struct reply_job *job, const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
     if (json_is_string(v))
-        look_up(job, (struct server_name){json_string_value(v), json_string_length(v)});
+        server_look_up(job, (struct server_name){json_string_value(v), json_string_length(v)});
 }
 
 void openai_name_messages(const json_t *root, struct reply_job *job)
@@ -134,7 +125,7 @@ enum status openai_parse_extra(const json_t *root, struct reply_job *job, struct
     TRY(parse_object(root, job, e));
     job->priority = (int32_t)priority;
     job->deadline_ms = (uint32_t)deadline;
-    look_up(job, job->session);
-    look_up(job, job->cache_key);
+    server_look_up(job, job->session);
+    server_look_up(job, job->cache_key);
     return ST_OK;
 }

@@ -138,7 +138,7 @@ enum status openai_parse_common(const json_t *root, struct reply_job *job, struc
 
 /* ---- the body ---- */
 
-static enum status check_model(const struct server *srv, const json_t *root, bool *other, struct err *e)
+enum status openai_check_model(const struct server *srv, const json_t *root, bool *other, struct err *e)
 {
     const char *name = NULL;
     size_t n = 0;
@@ -162,7 +162,7 @@ json_t *openai_body(struct http_call *call)
         openai_refuse(call, 0, e.code == ST_ARGUMENT ? "invalid_json" : NULL, &e);
         return NULL;
     }
-    if (check_model(call->app, root, &other, &e) != ST_OK) {
+    if (openai_check_model(call->app, root, &other, &e) != ST_OK) {
         openai_refuse(call, other ? 404 : 0, other ? "model_not_found" : NULL, &e);
         json_decref(root);
         return NULL;

@@ -121,15 +121,11 @@ static void add_by_source(struct buf *out, const struct source_counts *counts)
     buf_adds(out, "},");
 }
 
-void openai_usage(const struct reply *r, struct buf *out)
+void openai_usage_ffwd(const struct reply *r, struct buf *out)
 {
     const struct sums s = add_up(r);
     const struct request_result *first = &r->parts[0].result;
-    buf_adds(out, "{");
-    add_count(out, "prompt_tokens", s.prompt);
-    add_count(out, "completion_tokens", s.completion);
-    add_count(out, "total_tokens", s.prompt + s.completion);
-    buf_addf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%llu},\"ffwd\":{", (unsigned long long)s.cached);
+    buf_adds(out, "\"ffwd\":{");
     add_count(out, "sampled", s.sampled);
     add_count(out, "steps", s.steps);
     add_count(out, "head_positions", s.heads);
@@ -148,5 +144,17 @@ void openai_usage(const struct reply *r, struct buf *out)
     buf_adds(out, "}");
     if (r->job.plan)
         add_plan(out, &first->plan);
-    buf_adds(out, "}}");
+    buf_adds(out, "}");
+}
+
+void openai_usage(const struct reply *r, struct buf *out)
+{
+    const struct sums s = add_up(r);
+    buf_adds(out, "{");
+    add_count(out, "prompt_tokens", s.prompt);
+    add_count(out, "completion_tokens", s.completion);
+    add_count(out, "total_tokens", s.prompt + s.completion);
+    buf_addf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%llu},", (unsigned long long)s.cached);
+    openai_usage_ffwd(r, out);
+    buf_adds(out, "}");
 }

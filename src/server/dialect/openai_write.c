@@ -40,16 +40,30 @@ void openai_finish(const struct reply_part *p, struct buf *out)
         buf_adds(out, ",\"ffwd_detail\":\"kv_exhausted\"");
 }
 
+/* The origins from `first` on, as a member of `ffwd`. */
+static void write_origins(const char *member, const struct buf *origins, size_t first, struct buf *out)
+{
+    buf_addf(out, ",\"ffwd\":{\"%s\":[", member);
+    for (size_t i = first; i < origins->len; i++) {
+        signed char origin = (signed char)origins->data[i];
+        buf_addf(out, i > first ? ",\"%s\"" : "\"%s\"", origin < 0 ? "sampled" : source_name((enum source_kind)origin));
+    }
+    buf_adds(out, "]}");
+}
+
 void openai_trace(const struct reply *r, const struct reply_part *p, struct buf *out)
 {
     if (!r->job.trace)
         return;
-    buf_adds(out, ",\"ffwd\":{\"trace\":[");
-    for (size_t i = 0; i < p->origins.len; i++) {
-        signed char origin = (signed char)p->origins.data[i];
-        buf_addf(out, i ? ",\"%s\"" : "\"%s\"", origin < 0 ? "sampled" : source_name((enum source_kind)origin));
-    }
-    buf_adds(out, "]}");
+    write_origins("trace", &p->origins, 0, out);
+}
+
+void openai_origins(const struct reply *r, struct reply_part *p, struct buf *out)
+{
+    if (!r->job.trace || p->origins_told == p->origins.len)
+        return;
+    write_origins("origins", &p->origins, p->origins_told, out);
+    p->origins_told = p->origins.len;
 }
 
 void openai_end_choice(const struct reply *r, const struct reply_part *p, struct buf *out)

@@ -36,8 +36,10 @@ static void queue(struct http_call *call, int status, struct MHD_Response *r, co
         return;
     if (type)
         add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (call->id[0])
+    if (call->id[0]) {
         add_header(r, "X-Request-Id", call->id);
+        add_header(r, "Request-Id", call->id); /* what Anthropic's clients read */
+    }
     if (call->allow && (status == MHD_HTTP_METHOD_NOT_ALLOWED || status == MHD_HTTP_NO_CONTENT))
         add_header(r, MHD_HTTP_HEADER_ALLOW, call->allow);
     if (http_stopping(call->http))
@@ -77,6 +79,27 @@ void http_reply(struct http_call *call, int status, const struct buf *body, int 
 void http_reply_as(struct http_call *call, int status, const struct buf *body, const char *type)
 {
     reply(call, status, body, type, 0);
+}
+
+/* Whether the client named the tag among those it has. Tags are compared whole: a quote ends each. */
+static bool has_already(const struct http_call *call, const char *etag)
+{
+    const char *tags = http_header(call, MHD_HTTP_HEADER_IF_NONE_MATCH);
+    return tags && strstr(tags, etag) != NULL;
+}
+
+void http_reply_file(struct http_call *call, const struct http_file *f, const struct http_header_line *headers)
+{
+    const bool known = has_already(call, f->etag);
+    struct MHD_Response *r = MHD_create_response_from_buffer(known ? 0 : f->n, (void *)f->data, MHD_RESPMEM_PERSISTENT);
+    for (; r && headers->name; headers++)
+        add_header(r, headers->name, headers->value);
+    if (r) {
+        add_header(r, MHD_HTTP_HEADER_ETAG, f->etag);
+        add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache"); /* that is: ask whether it is still the same */
+    }
+    queue(call, known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, r, known ? NULL : f->type);
+    http_keeper_deadline(call->http->keeper, call->slot, call->http->cfg.body_s);
 }
 
 /* The library counts a wait in here as silence of the client, so its timeout is off meanwhile; switching it on again

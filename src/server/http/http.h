@@ -98,6 +98,17 @@ void http_reply(struct http_call *call, int status, const struct buf *body, int 
 /* The same with another Content-Type. */
 void http_reply_as(struct http_call *call, int status, const struct buf *body, const char *type);
 
+/* What lives as long as the program. A client that has it already, by its entity tag, gets 304 and no body. */
+struct http_file {
+    const void *data;
+    size_t n;
+    const char *type, *etag; /* the tag with its quotes */
+};
+struct http_header_line {
+    const char *name, *value; /* name NULL ends a list */
+};
+void http_reply_file(struct http_call *call, const struct http_file *f, const struct http_header_line *headers);
+
 /* A header of the request, or NULL. */
 const char *http_header(const struct http_call *call, const char *name);
 
