@@ -36,7 +36,7 @@ static struct matrix block_matrix(const struct attn_job *j, const uint8_t *m, co
                                   uint32_t lanes)
 {
     enum kern_kv format = j->a->kv.format;
-    size_t bytes = (size_t)rows * lanes * (format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+    size_t bytes = (size_t)rows * lanes * kv_size(format);
     return (struct matrix){format, m, lanes, rows, lanes, next ? next : m, next ? bytes / j->tiles : 0};
 }
 
@@ -111,7 +111,7 @@ static void add_values(const struct attn_job *j, const struct matrix *x, uint32_
         return;
     struct matrix part = *x;
     struct vectors t = {.fresh = false};
-    part.m += (size_t)(lo - b) * x->ld * (x->format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+    part.m += (size_t)(lo - b) * x->ld * kv_size(x->format);
     part.rows = hi - lo;
     for (uint32_t i = 0; i < nr; i++) {
         t.s[i] = j->e[r + i] + lo;

@@ -35,6 +35,11 @@ struct vectors {
     bool fresh; /* acc counts as 0 */
 };
 
+VEC_INLINE size_t kv_size(enum kern_kv format)
+{
+    return format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float);
+}
+
 VEC_INLINE vr load_kv(enum kern_kv format, const uint8_t *p)
 {
     return format == KERN_KV_F16 ? vr_load_half((const uint16_t *)p) : vr_load((const float *)p);
@@ -44,7 +49,7 @@ VEC_INLINE vr load_kv(enum kern_kv format, const uint8_t *p)
 VEC_INLINE void product_row(enum kern_kv format, const uint8_t *m, const float *const *s, size_t row,
                             vr (*sum)[LANES_MOST], const int nr, const int w)
 {
-    const size_t reg = VEC_LANES * (format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+    const size_t reg = VEC_LANES * kv_size(format);
     vr kept[VEC_TILE];
     if (nr < w) {
         UNROLL for (int r = 0; r < nr; r++)
@@ -70,7 +75,7 @@ VEC_INLINE void product_row(enum kern_kv format, const uint8_t *m, const float *
 VEC_INLINE void product_lanes(enum kern_kv format, const struct matrix *x, const struct vectors *v, uint32_t c,
                               const uint8_t *fetch, size_t share, const int nr, const int w)
 {
-    const size_t esize = format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float), step = x->ld * esize;
+    const size_t esize = kv_size(format), step = x->ld * esize;
     const uint8_t *m = x->m + c * esize;
     const float *s[VEC_TILE];
     vr sum[VEC_TILE][LANES_MOST];
