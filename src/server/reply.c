@@ -48,10 +48,13 @@ void server_job_release(struct reply_job *job)
     template_rows_free(job->rows);
     format_tools_free(job->tools);
     free(job->relaxed);
+    if (job->own)
+        job->own_free(job->own);
     job->grammar = NULL;
     job->rows = NULL;
     job->tools = NULL;
     job->relaxed = NULL;
+    job->own = NULL;
 }
 
 static void release(struct http_call *call)
@@ -124,6 +127,7 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     job->rows = NULL;
     job->tools = NULL;
     job->relaxed = NULL;
+    job->own = NULL;
     r->created = clock_unix();
     keep(&r->job.salt, r->salt, sizeof r->salt);
     keep(&r->job.owner, r->owner, sizeof r->owner);

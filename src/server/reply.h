@@ -66,6 +66,8 @@ struct reply_job {
     struct server_name cache_key, session; /* names that the reply is kept under; may be empty */
     struct server_name lookups[LIMIT_REPLAY_LOOKUPS]; /* names of earlier replies */
     uint32_t lookups_n;
+    void *own;                   /* what the dialect keeps for its reply; own_free() frees it; NULL = nothing */
+    void (*own_free)(void *own);
 };
 
 void server_job_init(struct reply_job *job);
@@ -76,6 +78,21 @@ MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job 
 
 /* What the engine gets for a part (prompt * n + choice) of the job, which *rq points into. */
 MUST_CHECK enum status server_job_request(const struct reply_job *job, uint32_t part, struct request *rq, struct err *e);
+
+/* ---- fields that nobody knows (ignored.c) ---- */
+
+/* One line of the log names the members of `object` that are not `known`, a list that ends with NULL. `where`: the address,
+ * or the address and the object's name. */
+void server_log_ignored(const char *where, const json_t *object, const char *const *known);
+
+/* ---- prompts (prompt.c) ---- */
+
+/* Appends what begins the reply, text[n], to an encoded prompt; errors name `field`. */
+MUST_CHECK enum status server_prompt_append(const struct server *s, const char *text, size_t n, const char *field,
+                                            struct reply_prompt *p, struct err *e);
+
+/* A reply that may be longer than the context has room for may take all of that room. */
+void server_fit_context(const struct server *s, struct reply_job *job);
 
 /* ---- generated ids of earlier turns (recall.c) ---- */
 

@@ -60,6 +60,11 @@ static const struct openai_refused refused[] = {
     {NULL, NEUTRAL_NULL},
 };
 
+enum status openai_refuse_extensions(const json_t *root, struct err *e)
+{
+    return openai_refuse_fields(root, refused, e);
+}
+
 /* ---- limits ---- */
 
 static enum status parse_max_tokens(const json_t *root, struct reply_job *job, struct err *e)
@@ -124,7 +129,7 @@ static enum status parse_stream(const json_t *root, struct reply_job *job, struc
 enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e)
 {
     int64_t n = 1;
-    TRY(openai_refuse_fields(root, refused, e));
+    TRY(openai_refuse_extensions(root, e));
     TRY(parse_max_tokens(root, job, e));
     TRY(openai_parse_sampling(root, job, e));
     TRY(parse_stops(root, job, e));
