@@ -21,5 +21,13 @@
 #define LIMIT_REPLAY_CALLS 4u              /* the first tool calls of a reply, by whose ids it is found again */
 #define LIMIT_REPLAY_LOOKUPS 64u           /* names of one request that are looked up, the latest messages' first */
 #define LIMIT_REPLAY_CANDIDATES 32u        /* records that are compared with one prompt */
+#define LIMIT_RESPONSES 1024u              /* finished responses that are kept */
+#define LIMIT_RESPONSES_BYTES (64u << 20)  /* bytes of all of them, with what they continue */
+#define LIMIT_RESPONSE_ID 40u              /* bytes of a response's or an item's id, the NUL counted */
+#define LIMIT_RESPONSE_TURNS 1024u         /* responses that one conversation strings together */
+#define LIMIT_RESPONSE_REFERENCES 1024u    /* items of earlier responses that one request refers to by their ids */
+#define LIMIT_METADATA 16u                 /* pairs of one request's metadata, */
+#define LIMIT_METADATA_KEY 64u             /* characters of one's name, */
+#define LIMIT_METADATA_VALUE 512u          /* and of its value */
 
 #endif

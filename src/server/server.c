@@ -84,6 +84,7 @@ static void free_server(struct server *s)
     grammar_cache_free(s->grammars);
     chat_tools_cache_free(s->tools);
     server_replay_free(s->replay);
+    server_responses_free(s->responses);
     server_sets_release(s);
     free(s->model);
     free(s);
@@ -127,6 +128,8 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
         st = make_tools(s, cfg, e);
     if (st == ST_OK && !cfg->no_replay && !cfg->silent)
         st = server_replay_new(&s->replay, e);
+    if (st == ST_OK && !cfg->silent)
+        st = server_responses_new(&s->responses, e);
     if (st == ST_OK && !cfg->silent)
         st = start_http(s, cfg, host, e);
     if (st != ST_OK) {
