@@ -1,6 +1,7 @@
 /* routes: every address of the server, and the handlers that belong to no dialect. */
 #include "server/dialect/anthropic.h"
 #include "server/dialect/openai.h"
+#include "server/dialect/responses.h"
 #include "server/http/json_out.h"
 #include "server/private.h"
 
@@ -27,6 +28,10 @@ const struct http_route server_routes[] = {
     {"GET", "/v1/models/", openai_model, false},
     {"POST", "/v1/chat/completions", openai_chat, false},
     {"POST", "/v1/completions", openai_completions, false},
+    {"POST", "/v1/responses", responses_create, false},
+    {"POST", "/v1/responses/input_tokens", responses_input_tokens, false},
+    {"GET", "/v1/responses/", responses_get, false},
+    {"DELETE", "/v1/responses/", responses_delete, false},
     {"POST", "/v1/messages", anthropic_messages, false},
     {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, false},
     {NULL, NULL, NULL, false},
