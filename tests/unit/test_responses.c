@@ -625,7 +625,30 @@ static void test_effort(void **state)
     stop(&l);
     start_thinking(&l, "{{ reasoning_effort }}");
     said(respond(&l, "hi there", ",'reasoning':{'effort':'low'}"), 200, "Hello");
+    assert_int_equal(last_request.thinking.close_n, 0); /* the template limits it */
     stop(&l);
+}
+
+/* A ceiling of ids for each word, where thinking begins and ends with tokens. */
+static void test_effort_without_the_template(void **state)
+{
+    struct live l;
+    (void)state;
+    static const struct {
+        const char *word;
+        unsigned ids;
+    } cases[] = {{"minimal", 256}, {"low", 1024}, {"medium", 4096}, {"high", 16384}, {"xhigh", 0}, {"max", 0}};
+    fake_special[4] = "<think>", fake_special[5] = "</think>";
+    start_thinking(&l, "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char more[100];
+        snprintf(more, sizeof more, ",'reasoning':{'effort':'%s'}", cases[i].word);
+        said(respond(&l, "hi there", more), 200, "Hello");
+        assert_int_equal(last_request.thinking.ids, cases[i].ids);
+        assert_true(!last_request.thinking.close_n == !cases[i].ids);
+    }
+    stop(&l);
+    memset(fake_special, 0, sizeof fake_special);
 }
 
 int main(void)
@@ -636,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_continued),    cmocka_unit_test(test_whole),             cmocka_unit_test(test_stream),
         cmocka_unit_test(test_broken_stream), cmocka_unit_test(test_items),            cmocka_unit_test(test_kept),
         cmocka_unit_test(test_errors),       cmocka_unit_test(test_effort),
+        cmocka_unit_test(test_effort_without_the_template),
     };
     fake_init();
     return cmocka_run_group_tests_name("responses", tests, NULL, NULL);
