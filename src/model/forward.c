@@ -66,6 +66,8 @@ static void linear_task(void *ctx, uint32_t task, int worker)
 static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
 {
     uint32_t panels = 0, tasks = 0, workers = (uint32_t)pool_size(r->pool);
+    if (!j->act.tokens)
+        return 0;
     for (uint32_t i = 0; i < j->n; i++)
         panels += kern_panels(j->mat[i]->rows);
     j->ops = r->m->ops;
@@ -302,16 +304,20 @@ static void begin(struct model_run *r, const struct model_span *spans, uint32_t 
     r->n_spans = n;
     r->tokens = r->n_pieces = 0;
     for (uint32_t s = 0; s < n; s++) {
+        if (spans[s].n > r->cap - r->tokens || spans[s].seq->len + (uint64_t)spans[s].n > r->context)
+            BUG("span of %u tokens at %u in a step of %u", spans[s].n, spans[s].seq->len, r->tokens);
+        r->tokens += spans[s].n;
+    }
+    model_run_lay_out(r);
+    for (uint32_t s = 0, t = 0; s < n; s++) {
         uint32_t at = spans[s].seq->len;
-        if (spans[s].n > r->cap - r->tokens || at + (uint64_t)spans[s].n > r->context)
-            BUG("span of %u tokens at %u in a step of %u", spans[s].n, at, r->tokens);
-        for (uint32_t i = 0; i < spans[s].n; i++, r->tokens++) {
+        for (uint32_t i = 0; i < spans[s].n; i++, t++) {
             if ((uint32_t)spans[s].ids[i] >= r->m->info.vocab)
                 BUG("token id %d of %u", spans[s].ids[i], r->m->info.vocab);
-            r->ids[r->tokens] = spans[s].ids[i];
-            r->pos[r->tokens] = at + i;
+            r->ids[t] = spans[s].ids[i];
+            r->pos[t] = at + i;
             if (i == 0 || (at + i) % KV_BLOCK == 0)
-                r->pieces[r->n_pieces++] = (struct piece){s, r->tokens, 0};
+                r->pieces[r->n_pieces++] = (struct piece){s, t, 0};
             r->pieces[r->n_pieces - 1].n++;
         }
     }
@@ -375,9 +381,9 @@ static void head_task(void *ctx, uint32_t task, int worker)
             m->ops->softcap(logits, to - from, m->final_softcap);
         if (!j->parts)
             continue;
-        struct kern_top *t = &j->parts[(size_t)task * n + i];
-        t->finite = m->ops->argmax(logits, to - from, &t->index, &t->value);
-        t->index += from;
+        struct kern_top top = m->ops->argmax(logits, to - from);
+        top.index += from;
+        j->parts[(size_t)task * n + i] = top;
     }
 }
 
@@ -402,8 +408,8 @@ void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out,
     for (uint32_t i = 0; i < n; i++)
         if (at[i] >= r->tokens)
             BUG("head of token %u of %u", at[i], r->tokens);
-    if (n > r->cap)
-        BUG("%u heads in a run of %u tokens", n, r->cap);
+    if (n > r->tokens)
+        BUG("%u heads of %u tokens", n, r->tokens);
     struct head_job h = {
         .linear = {.act = act_of(r, r->xn, n, m->info.width), .n = 1, .mat = {&m->head}, .out = {out}},
         .r = r,

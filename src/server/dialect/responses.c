@@ -180,7 +180,7 @@ void responses_create(struct http_call *call)
     if (!begin(call, &job))
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (prepare(call->app, body, &job, &e) == ST_OK)
+    if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
         server_reply_run(call, &job, &responses_ops);
     else
         refuse(call, &job, &e);
@@ -205,7 +205,7 @@ void responses_input_tokens(struct http_call *call)
     if (!begin(call, &job))
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (count(call->app, body, &job, &e) == ST_OK) {
+    if (openai_prepare(count, call->app, body, &job, &e) == ST_OK) {
         struct buf out;
         buf_init(&out, 100);
         buf_addf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", job.prompts[0].n);
