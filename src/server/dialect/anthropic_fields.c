@@ -43,7 +43,7 @@ static enum status check_accepted(const json_t *root, struct err *e)
     return cache && !json_is_object(cache) ? http_wrong_type(cache, "cache_control", "an object", e) : ST_OK;
 }
 
-static const char *const known[] = {
+static const char *const known[] = { /* all others are ignored */
     "model", "messages", "max_tokens", "system", "tools", "tool_choice", "stop_sequences", "stream", "temperature",
     "top_p", "top_k", "metadata", "thinking", "service_tier", "cache_control", "output_config", "container",
     "context_management", "inference_geo", "mcp_servers", "speed", "ffwd", "cache_salt", "deadline_ms", "priority",

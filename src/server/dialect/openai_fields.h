@@ -23,4 +23,7 @@ MUST_CHECK enum status openai_refuse_extensions(const json_t *root, struct err *
 /* How tokens are chosen (openai_sampling.c); after max_tokens. */
 MUST_CHECK enum status openai_parse_sampling(const json_t *root, struct reply_job *job, struct err *e);
 
+/* The names of those fields; ends with NULL. */
+extern const char *const openai_sampling_names[];
+
 #endif

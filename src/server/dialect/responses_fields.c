@@ -271,20 +271,15 @@ static enum status parse_stream(const json_t *root, struct reply_job *job, struc
 
 /* ---- all of them ---- */
 
+/* Beside openai_sampling_names; those of openai_constraint.c and openai_extra.c among them. */
 static const char *const known[] = {
     "access_programs", "background", "background_options", "cache_salt", "chat_template_kwargs", "context_management",
-    "conversation", "deadline_ms", "ffwd", "ignore_eos", "image", "include", "input", "instructions", "max_output_tokens",
+    "conversation", "deadline_ms", "ebnf", "ffwd", "grammar", "guided_choice", "guided_grammar", "guided_json",
+    "guided_regex", "ignore_eos", "image", "include", "input", "instructions", "json_schema", "max_output_tokens",
     "max_tool_calls", "metadata", "model", "moderation", "parallel_tool_calls", "previous_response_id", "priority",
-    "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier",
-    "service_tier", "store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
-    "top_p", "truncation", "user",
-    /* and beyond the API: samplers and constraints */
-    "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n", "dry_sequence_breakers",
-    "dynatemp_exponent", "dynatemp_range", "ebnf", "frequency_context_size", "frequency_penalty", "grammar",
-    "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema", "logit_bias", "min_new_tokens",
-    "min_p", "min_tokens", "mirostat", "mirostat_eta", "mirostat_tau", "presence_context_size", "presence_penalty",
-    "regex", "repeat_last_n", "repeat_penalty", "repetition_context_size", "repetition_penalty", "samplers", "seed",
-    "structured_outputs", "top_k", "top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold", NULL,
+    "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning", "regex",
+    "safety_identifier", "service_tier", "store", "stream", "stream_options", "structured_outputs", "text",
+    "tool_choice", "tools", "top_logprobs", "truncation", "user", NULL,
 };
 
 enum status responses_parse_counted(const json_t *root, struct text_view body, struct reply_job *job,
@@ -300,7 +295,7 @@ enum status responses_parse_counted(const json_t *root, struct text_view body, s
     TRY(responses_parse_tools(root, &out->tools, e));
     TRY(http_get_string(root, "previous_response_id", &out->previous.s, &out->previous.n, e));
     TRY(openai_parse_extra(root, job, e));
-    server_log_ignored("/v1/responses", root, known);
+    server_log_ignored_beside("/v1/responses", root, known, openai_sampling_names);
     return ST_OK;
 }
 

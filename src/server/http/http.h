@@ -109,8 +109,10 @@ struct http_header_line {
 };
 void http_reply_file(struct http_call *call, const struct http_file *f, const struct http_header_line *headers);
 
-/* A header of the request, or NULL; a member of its query string, "" where it has no value. */
+/* A header of the request, or NULL. */
 const char *http_header(const struct http_call *call, const char *name);
+
+/* A parameter of the address behind its '?', or NULL; "" where it has no value. */
 const char *http_query(const struct http_call *call, const char *name);
 
 /* Queues a reply of server-sent events: first what is in call->out, then what `fill` appends to it whenever it is empty,
