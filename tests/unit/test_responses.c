@@ -529,9 +529,7 @@ static void test_items(void **state)
         "'arguments':'{\\'a\\': \\'x\\\\\\'y\\'}'}],'usage':{",
     };
     has_in_order(respond(&l, "say it", TOOLS ",'stream':true"), told, sizeof told / sizeof *told);
-    char *s = respond(&l, "say it", "");
-    assert_null(strstr(s, "'reasoning_tokens':0")); /* some were spelled */
-    free(s);
+    said(respond(&l, "say it", TOOLS), 200, "'reasoning_tokens':18}"); /* up to the question mark */
     /* a call that breaks is text; in a stream, what was told of it stands */
     fake_reply = "a <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ]";
     said(respond(&l, "say it", TOOLS), 200,

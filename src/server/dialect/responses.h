@@ -47,8 +47,9 @@ struct responses_own {
     uint32_t messages;     /* items of that kind, */
     char item_id[REPLY_ID]; /* and the id of the item that is open */
     char name[LIMIT_TOOL_NAME + 1]; /* of a call: the tool's */
-    uint32_t thought_ids;  /* ids that spelled reasoning */
-    bool thought;          /* the event that is being taken did */
+    uint32_t thought_ids;  /* ids that spelled reasoning, */
+    uint32_t silent_ids;   /* and those since the last that told anything */
+    bool told, thought;    /* the event that is being taken told something; of reasoning */
 };
 
 /* Makes job->own, empty; freed with the job. */

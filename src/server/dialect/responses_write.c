@@ -415,15 +415,25 @@ static void piece(struct reply *r, struct reply_part *p, const struct chat_piece
     case CHAT_CALL_BROKEN:
         break_call(r, p, out);
     }
+    own_of(r)->told = true;
     p->news = NULL;
+}
+
+/* Counts an event's id once it is known what it spelled: text that may become a mark comes later than its ids. */
+static void count_thought(struct responses_own *own, const struct event *ev)
+{
+    own->silent_ids += ev->kind == EVENT_TOKEN && ev->id >= 0;
+    if (own->thought)
+        own->thought_ids += own->silent_ids;
+    if (own->told)
+        own->silent_ids = 0;
+    own->told = own->thought = false;
 }
 
 /* An event, after its pieces. Of those without any, the log-probability waits where a message may go on. */
 static void take(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
 {
-    struct responses_own *own = own_of(r);
-    own->thought_ids += ev->kind == EVENT_TOKEN && ev->id >= 0 && (own->thought || p->block == ITEM_REASONING);
-    own->thought = false;
+    count_thought(own_of(r), ev);
     if (!p->assembly || (p->news && p->block != ITEM_REASONING && p->block != ITEM_CALL))
         note_logprob(r, p, ev);
     if (!p->assembly)
