@@ -58,11 +58,11 @@ struct model_run {
     float *q, *k, *v;               /* [tokens][heads × head_dim], [tokens][kv_heads × head_dim] twice */
     float *att;                     /* [tokens][heads × head_dim] */
     float *proj;                    /* [tokens][width] output of o and down */
-    float *gate, *up;               /* [tokens][ffn] */
+    float *ffn;                     /* [tokens][ffn] input of down, where it is not quantised */
     float *cs_full, *cs_local;      /* [tokens][2 × pairs] rotations of this step's positions */
     struct kern_top *tops;          /* [tasks of the head][tokens] */
-    int8_t *act_q;                  /* [tokens][widest input] quantised activations */
-    struct kern_xmeta *act_meta;
+    int8_t *act_q, *ffn_q;          /* quantised activations: [tokens][width or heads × head_dim], [tokens][ffn] */
+    struct kern_xmeta *act_meta, *ffn_meta;
     uint8_t *worker;                /* [workers][worker_bytes] */
     size_t worker_bytes;
 };
@@ -83,6 +83,7 @@ void attention(struct model_run *r, const struct layer *ly);
 #define LINEAR_TASKS 24u      /* that each worker's share of a linear layer is cut into, at most */
 #define LINEAR_TASKS_LEAST 4u /* and at least, however small */
 #define LINEAR_TASK_BYTES (48u << 10) /* of weights times tokens, that a task should have */
+#define GLU_PANELS 8u         /* of gate and up, that one task takes at most: their products are in its scratch */
 #define SPLIT_TOKENS 256u /* tokens of a step whose attention may be split over workers */
 
 #endif

@@ -105,6 +105,7 @@ static void copy_task(void *ctx, uint32_t i, int worker)
     size_t from = (size_t)i * PACKED_CHUNK, left = p->bytes - from;
     (void)worker;
     memcpy(p->panels + from, p->file.map + from, left < PACKED_CHUNK ? left : PACKED_CHUNK);
+    mem_forget(p->file.map + from, PACKED_CHUNK); /* so that both are never resident as a whole */
 }
 
 /* Copying takes a tenth of the time of packing. NULL without memory. */
