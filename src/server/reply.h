@@ -77,6 +77,21 @@ MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job 
 /* What the engine gets for a part (prompt * n + choice) of the job, which *rq points into. */
 MUST_CHECK enum status server_job_request(const struct reply_job *job, uint32_t part, struct request *rq, struct err *e);
 
+/* ---- fields that nobody knows (ignored.c) ---- */
+
+/* One line of the log names the members of `object` that are not `known`, a list that ends with NULL. `where`: the
+ * address, or the object's name. */
+void server_log_ignored(const char *where, const json_t *object, const char *const *known);
+
+/* ---- prompts (prompt.c) ---- */
+
+/* Appends what begins the reply, text[n], to an encoded prompt; errors name `field`. */
+MUST_CHECK enum status server_prompt_append(const struct server *s, const char *text, size_t n, const char *field,
+                                            struct reply_prompt *p, struct err *e);
+
+/* A reply that may be longer than the context has room for may take all of that room. */
+void server_fit_context(const struct server *s, struct reply_job *job);
+
 /* ---- generated ids of earlier turns (recall.c) ---- */
 
 /* `store` may be NULL: then nothing is replayed or kept. */
@@ -135,6 +150,8 @@ struct reply_ops {
     const char *message_prefix; /* of a choice's own id; NULL = choices have none */
     const char *call_prefix;    /* of a tool call's id; NULL = the dialect has no tools */
     const char *prompt_field; /* the name of the prompt in errors */
+    const char *stream_type;  /* Content-Type of streams; NULL = server-sent events */
+    bool whole_calls;         /* streams tell of a call when it is complete: one that breaks is text there, too */
     /* An event of a streamed part. EVENT_END comes here too when it brings text. With an assembly the text has come as
      * pieces, before. */
     void (*chunk)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out);

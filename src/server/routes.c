@@ -1,8 +1,11 @@
 /* routes: every address of the server, and the handlers that belong to no dialect. */
 #include "server/dialect/anthropic.h"
+#include "server/dialect/ollama.h"
 #include "server/dialect/openai.h"
 #include "server/http/json_out.h"
 #include "server/private.h"
+
+#include <string.h>
 
 static void health(struct http_call *call)
 {
@@ -29,14 +32,23 @@ const struct http_route server_routes[] = {
     {"POST", "/v1/completions", openai_completions, false},
     {"POST", "/v1/messages", anthropic_messages, false},
     {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, false},
+    {"POST", "/api/chat", ollama_chat, false},
+    {"POST", "/api/generate", ollama_generate, false},
+    {"GET", "/api/tags", ollama_tags, false},
+    {"GET", "/api/ps", ollama_ps, false},
+    {"POST", "/api/show", ollama_show, false},
+    {"GET", "/api/version", ollama_version, false},
     {NULL, NULL, NULL, false},
 };
 
-/* Before there is a handler, the header that Anthropic's clients send tells them from all others. */
+/* Before there is a handler, the header that Anthropic's clients send tells them from all others, and Ollama's addresses
+ * theirs. */
 void server_refuse(struct http_call *call, int status, const struct err *e)
 {
     if (http_header(call, "anthropic-version"))
         anthropic_refuse(call, status, e);
+    else if (strncmp(call->path, "/api/", 5) == 0)
+        ollama_refuse(call, status, e);
     else
         openai_refuse(call, status, NULL, e);
 }

@@ -135,4 +135,7 @@ uint32_t openai_chars(const char *s, size_t n);
 /* Whether an event stands for a token that logprobs are shown of: ids that only end the reply are not. */
 bool openai_has_logprob(const struct reply *r, const struct event *ev);
 
+/* {"token", "logprob", "bytes", "top_logprobs"} of such an event. */
+void openai_logprob(const struct reply *r, const struct event *ev, struct buf *out);
+
 #endif

@@ -28,7 +28,7 @@ static void write_token(const struct reply *r, tok_id id, float logprob, struct 
     buf_adds(out, "]");
 }
 
-static void write_logprob(const struct reply *r, const struct event *ev, struct buf *out)
+void openai_logprob(const struct reply *r, const struct event *ev, struct buf *out)
 {
     buf_adds(out, "{");
     write_token(r, ev->id, ev->logprob, out);
@@ -75,7 +75,7 @@ static void close_chunk(const struct reply *r, struct reply_part *p, const struc
     buf_adds(out, "},\"logprobs\":");
     if (ev && openai_has_logprob(r, ev)) {
         buf_adds(out, "{\"content\":[");
-        write_logprob(r, ev, out);
+        openai_logprob(r, ev, out);
         buf_adds(out, "],\"refusal\":null}");
     } else {
         buf_adds(out, "null");
@@ -153,7 +153,7 @@ static void collect(struct reply *r, struct reply_part *p, const struct event *e
         return;
     if (list->len)
         buf_adds(list, ",");
-    write_logprob(r, ev, list);
+    openai_logprob(r, ev, list);
 }
 
 static void collect_piece(struct reply_part *p, const struct chat_piece *piece)

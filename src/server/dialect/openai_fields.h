@@ -17,6 +17,9 @@ struct openai_refused {
 /* ST_UNSUPPORTED naming the first field of the table that asks for something. */
 MUST_CHECK enum status openai_refuse_fields(const json_t *root, const struct openai_refused *list, struct err *e);
 
+/* stop: a string or an array of strings. */
+MUST_CHECK enum status openai_parse_stops(const json_t *root, struct reply_job *job, struct err *e);
+
 /* How tokens are chosen (openai_sampling.c); after max_tokens. */
 MUST_CHECK enum status openai_parse_sampling(const json_t *root, struct reply_job *job, struct err *e);
 

@@ -31,6 +31,7 @@ static void refuse(struct http_call *call, int status, enum status code, const c
 void http_find_route(struct http_call *call, const char *method, const char *path)
 {
     const struct http_route *r = call->http->cfg.routes;
+    call->path = path;
     call->path_rest = "";
     while (r->path && !path_matches(r, path))
         r++;

@@ -1,0 +1,28 @@
+/* ignored: telling of fields that a dialect does not know. See reply.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/reply.h"
+
+static bool is_known(const char *key, const char *const *known)
+{
+    while (*known && strcmp(*known, key) != 0)
+        known++;
+    return *known != NULL;
+}
+
+void server_log_ignored(const char *where, const json_t *object, const char *const *known)
+{
+    char list[200] = ""; /* as many as have room */
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)object, key, v) {
+        size_t n = strlen(list);
+        if (!is_known(key, known))
+            snprintf(list + n, sizeof list - n, n ? ", %.40s" : "%.40s", key);
+    }
+    for (char *p = list; *p; p++) /* names are the client's: they may not look like lines of the log */
+        *p = (char)((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
+    if (list[0])
+        log_line(LOG_INFO, "server: %s knows no such fields, they were ignored: %s", where, list);
+}
