@@ -174,6 +174,7 @@ enum status server_job_request(const struct reply_job *job, uint32_t part, struc
         .logprobs = job->logprobs,
         .prompt_logprobs = job->echo && job->logprobs,
         .prompt_only = job->nothing,
+        .no_prefix_cache = job->no_prefix_cache,
         .priority = job->priority,
         .deadline_ms = job->deadline_ms,
         .salt = job->salt.s,

@@ -49,6 +49,8 @@ struct reply_job {
     bool nothing; /* max_tokens was 0: no token is generated. Needs echo */
     bool plan;    /* usage tells how the request was served */
     bool trace;   /* the reply tells where each of its ids came from */
+    bool tells_ids;       /* the reply tells its ids */
+    bool no_prefix_cache; /* as in struct request */
     enum fill_mode fill;
     uint32_t sources_off;          /* as in struct request */
     struct grammar *grammar;       /* a reference; NULL = none. So are the next two */

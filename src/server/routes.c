@@ -1,5 +1,6 @@
 /* routes: every address of the server, and the handlers that belong to no dialect. */
 #include "server/dialect/anthropic.h"
+#include "server/dialect/native.h"
 #include "server/dialect/ollama.h"
 #include "server/dialect/openai.h"
 #include "server/http/json_out.h"
@@ -32,6 +33,12 @@ const struct http_route server_routes[] = {
     {"POST", "/v1/completions", openai_completions, false},
     {"POST", "/v1/messages", anthropic_messages, false},
     {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, false},
+    {"POST", "/tokenize", native_tokenize, false},
+    {"POST", "/detokenize", native_detokenize, false},
+    {"POST", "/apply-template", native_apply_template, false},
+    {"POST", "/v1/chat/completions/input_tokens", native_count, false},
+    {"POST", "/v1/ffwd/count", native_count, false},
+    {"POST", "/v1/ffwd/explain", native_explain, false},
     {"POST", "/api/chat", ollama_chat, false},
     {"POST", "/api/generate", ollama_generate, false},
     {"GET", "/api/tags", ollama_tags, false},

@@ -72,6 +72,7 @@ struct server_asked;
 MUST_CHECK enum status server_ask(const struct server *s, const char *body, size_t n, struct server_asked **out,
                                   struct err *e);
 const struct request *server_asked_request(const struct server_asked *a); /* lives as long as a */
+const char *server_fill_name(enum fill_mode m);            /* "lossless", "off", "strict" */
 const char *server_asked_relaxed(const struct server_asked *a); /* JSON array: keywords that are not enforced */
 void server_asked_free(struct server_asked *a);                 /* NULL is fine */
 

@@ -70,29 +70,12 @@ static enum status check_loading(const json_t *options, struct err *e)
     return ST_OK;
 }
 
-/* The options with Ollama's own values for what is absent or null. */
-static json_t *with_defaults(const json_t *options)
-{
-    const char *key;
-    json_t *v;
-    json_t *all = json_pack("{s:f, s:i, s:f, s:f, s:i}", "temperature", 0.8, "top_k", 40, "top_p", 0.9,
-                            "repeat_penalty", 1.1, "repeat_last_n", 64);
-    json_object_foreach((json_t *)options, key, v)
-        if (!json_is_null(v) && json_object_set(all, key, v) != 0) {
-            json_decref(all);
-            return NULL;
-        }
-    return all;
-}
-
 static enum status parse_sampling(const json_t *options, struct reply_job *job, struct err *e)
 {
-    json_t *all = with_defaults(options);
-    if (!all)
-        return err_set(e, ST_NO_MEMORY, "options", "no memory for the options");
-    enum status st = openai_parse_sampling(all, job, e);
-    json_decref(all); /* its strings live on in the request */
-    return st;
+    return openai_parse_sampling_over(options,
+                                      json_pack("{s:f, s:i, s:f, s:f, s:i}", "temperature", 0.8, "top_k", 40, "top_p",
+                                                0.9, "repeat_penalty", 1.1, "repeat_last_n", 64),
+                                      job, e);
 }
 
 static enum status parse_these(const json_t *options, struct reply_job *job, struct ollama_request *out, struct err *e)

@@ -54,6 +54,15 @@ const char *http_header(const struct http_call *call, const char *name)
     return MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, name);
 }
 
+const char *http_query(const struct http_call *call, const char *name)
+{
+    const char *v = NULL;
+    size_t n;
+    if (MHD_lookup_connection_value_n(call->conn, MHD_GET_ARGUMENT_KIND, name, strlen(name), &v, &n) != MHD_YES)
+        return NULL;
+    return v ? v : "";
+}
+
 static void reply(struct http_call *call, int status, const struct buf *body, const char *type, int retry_after)
 {
     bool empty = !body || !body->len;

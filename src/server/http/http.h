@@ -113,6 +113,9 @@ void http_reply_file(struct http_call *call, const struct http_file *f, const st
 /* A header of the request, or NULL. */
 const char *http_header(const struct http_call *call, const char *name);
 
+/* A parameter of the address behind its '?', or NULL; "" where it has no value. */
+const char *http_query(const struct http_call *call, const char *name);
+
 /* Queues a reply of that Content-Type which comes bit by bit: first what is in call->out, then what `fill` appends to
  * it whenever it is empty, until it sets *end. `fill` blocks until there is something; false breaks the connection
  * off. */
