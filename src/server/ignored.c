@@ -4,21 +4,21 @@
 
 #include "server/reply.h"
 
-static bool is_known(const char *key, const char *const *known)
+static bool is_among(const char *key, const char *const *list)
 {
-    while (*known && strcmp(*known, key) != 0)
-        known++;
-    return *known != NULL;
+    while (list && *list && strcmp(*list, key) != 0)
+        list++;
+    return list && *list;
 }
 
-void server_log_ignored(const char *where, const json_t *object, const char *const *known)
+void server_log_ignored(const char *where, const json_t *object, const char *const *known, const char *const *more)
 {
     char list[200] = ""; /* as many as have room */
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)object, key, v) {
         size_t n = strlen(list);
-        if (!is_known(key, known))
+        if (!is_among(key, known) && !is_among(key, more))
             snprintf(list + n, sizeof list - n, n ? ", %.40s" : "%.40s", key);
     }
     for (char *p = list; *p; p++) /* names are the client's: they may not look like lines of the log */

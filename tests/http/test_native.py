@@ -1,12 +1,13 @@
-"""Text, ids and conversations by themselves, and what would become of a request, with a real model."""
+"""Text, ids, conversations, what would become of a request, and llama-server's addresses, with a real model."""
 import json
+import os
 import subprocess
 import urllib.error
 import urllib.request
 
 import pytest
 
-from conftest import CONTEXT, FFWD, MODEL, post_raw
+from conftest import CONTEXT, FFWD, MODEL, head, post_raw
 
 HI = [{"role": "user", "content": "Name a colour."}]
 TEXT = "Größe <|im_end|> 🦆\n\n  two"
@@ -74,3 +75,91 @@ def test_malformed_bodies(server, path):
     for body in (b"", b"[]", b"{", b"{}", b'{"content":{}}', b'{"tokens":[[1]]}', b'{"messages":"x"}', b"[" * 500, b"\xff\xfe"):
         status, text = post_raw(server, path, body)
         assert status == 400 and json.loads(text)["error"]["type"] == "invalid_request_error", (body, text)
+
+
+# ---- llama-server's addresses ----
+
+GREEDY = {"temperature": 0, "n_predict": 12}
+
+
+def stream(server, **body):
+    request = urllib.request.Request(server.url + "/completion", json.dumps(body | {"stream": True}).encode())
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        events = reply.read().decode().split("\n\n")
+    assert events.pop() == "" and all(e.startswith("data: {") for e in events)
+    return [json.loads(e.removeprefix("data: ")) for e in events]
+
+
+def test_a_completion(server):
+    whole = ok(server, "/completion", prompt="Once upon a time", return_tokens=True, **GREEDY)
+    other = server.client.completions.create(model="any", prompt="Once upon a time", temperature=0, max_tokens=12)
+    assert whole["content"] == other.choices[0].text and whole["stop_type"] == "limit" and not whole["truncated"]
+    assert ok(server, "/detokenize", tokens=whole["tokens"])["content"] == whole["content"]
+    assert (whole["tokens_predicted"], whole["tokens_evaluated"]) == (12, other.usage.prompt_tokens)
+    assert whole["prompt"] == "Once upon a time" and whole["generation_settings"]["n_predict"] == 12
+    timings = whole["timings"]
+    assert timings["prompt_n"] + timings["cache_n"] == whole["tokens_evaluated"] and timings["predicted_n"] == 12
+    assert timings["predicted_per_second"] == pytest.approx(12e3 / timings["predicted_ms"], rel=0.01)
+    ids = ok(server, "/tokenize", content="Once upon a time")["tokens"]
+    assert ok(server, "/completion", prompt=ids, **GREEDY)["content"] == whole["content"]
+
+
+def test_a_completion_that_is_streamed(server):
+    whole = ok(server, "/completion", prompt="Once upon a time", n_probs=2, return_tokens=True, **GREEDY)
+    found = stream(server, prompt="Once upon a time", n_probs=2, **GREEDY)
+    assert [e["stop"] for e in found] == [False] * (len(found) - 1) + [True]
+    assert "".join(e["content"] for e in found) == whole["content"]
+    assert [i for e in found for i in e["tokens"]] == whole["tokens"]
+    assert [p for e in found[:-1] for p in e["completion_probabilities"]] == whole["completion_probabilities"]
+    changing = ("timings", "usage", "tokens_cached", "generation_settings", "content", "tokens", "completion_probabilities")
+    assert {k: v for k, v in found[-1].items() if k not in changing} == {k: v for k, v in whole.items() if k not in changing}
+
+
+def test_several_completions(server):
+    one, two = ok(server, "/completion", prompt=["Once upon", "The"], **GREEDY)
+    assert (one["index"], two["index"]) == (0, 1) and "usage" not in one and "usage" in two
+    assert one["content"] == ok(server, "/completion", prompt="Once upon", **GREEDY)["content"]
+    found = stream(server, prompt="The", n_cmpl=2, **GREEDY)
+    assert sorted(e["index"] for e in found if e["stop"]) == [0, 1] and ["usage" in e for e in found][-1]
+    for i in range(2):
+        assert "".join(e["content"] for e in found if e["index"] == i) == two["content"]
+
+
+def test_how_completions_end(server):
+    text = ok(server, "/completion", prompt="Once upon a time", **GREEDY)["content"]
+    cut = ok(server, "/completion", prompt="Once upon a time", stop=[text[5:9]], **GREEDY)
+    assert (cut["content"], cut["stop_type"], cut["stopping_word"]) == (text[:text.index(text[5:9])], "word", text[5:9])
+    said = ok(server, "/completion", prompt="Yes or no?", grammar='root ::= "yes" | "no"', temperature=0)
+    assert said["content"] in ("yes", "no") and said["stop_type"] == "eos"
+    said = ok(server, "/completion", prompt="JSON:", json_schema={"enum": ["red", 7]}, temperature=0)
+    assert json.loads(said["content"]) in ("red", 7)
+    full = ok(server, "/completion", prompt="la " * 600, n_predict=10 * CONTEXT, temperature=0, ignore_eos=True)
+    assert full["truncated"] and full["stop_type"] == "limit"
+
+
+def test_without_the_cache(server):
+    prompt = "A long beginning. " * 20
+    first = ok(server, "/completion", prompt=prompt, **GREEDY)
+    again = ok(server, "/completion", prompt=prompt, **GREEDY)
+    alone = ok(server, "/completion", prompt=prompt, cache_prompt=False, **GREEDY)
+    assert again["tokens_cached"] > 50 and alone["tokens_cached"] == 0 and alone["timings"]["cache_n"] == 0
+    assert first["content"] == again["content"] == alone["content"]
+
+
+def test_props_and_slots(server):
+    props = server.get("/props")
+    assert props["default_generation_settings"]["n_ctx"] == CONTEXT and props["total_slots"] == len(server.get("/slots"))
+    assert props["model_path"] == os.path.basename(MODEL) and props["eos_token"] == "<|im_end|>"
+    assert "<|im_start|>" in props["chat_template"]
+    usual = props["default_generation_settings"]["params"]
+    said = ok(server, "/completion", prompt="a", n_predict=1)["generation_settings"]
+    assert {k: v for k, v in said.items() if k not in ("seed", "n_predict")} == \
+        {k: v for k, v in usual.items() if k not in ("seed", "n_predict")}
+    assert not any(slot["is_processing"] for slot in server.get("/slots?fail_on_no_slot=1"))
+    body = json.dumps({"prompt": "Once", "n_predict": 900, "ignore_eos": True, "stream": True}).encode()
+    with server.connect() as sock:
+        sock.sendall(head("/completion", len(body)) + body)
+        assert sock.recv(100)
+        busy = [slot for slot in server.get("/slots") if slot["is_processing"]]
+        assert len(busy) == 1 and busy[0]["next_token"]["n_remain"] > 0
+    assert server.load_becomes(0, 0, 10)

@@ -109,6 +109,13 @@ static void test_fields(void **state)
     assert_true(a.rq.raw && a.rq.format.kind == GRAMMAR_SCHEMA && a.job.stops_n == 1 && !a.job.max_tokens);
     assert_memory_equal(a.rq.format.text.data, json("{'type' : 'object'}"), a.rq.format.text.n);
     asked_release(&a);
+    /* Ollama's own values give way to what cannot be together with them */
+    assert_int_equal(ask(&a, true, "{'messages':[" HI "],'options':{'mirostat':2,'repetition_penalty':1.5}}"), ST_OK);
+    assert_true(s->mirostat == 2 && s->top_k == 0 && s->top_p == 1.0f && s->repetition_penalty == 1.5f);
+    asked_release(&a);
+    assert_int_equal(ask(&a, true, "{'messages':[" HI "],'options':{'samplers':['top_k','temperature']}}"), ST_OK);
+    assert_true(s->top_k == 40 && s->top_p == 1.0f && s->temperature == 0.8f && s->repetition_penalty == 1.0f);
+    asked_release(&a);
     assert_int_equal(ask(&a, false, "{'prompt':'p','format':'json'}"), ST_OK);
     assert_true(a.rq.format.field && a.rq.format.kind == GRAMMAR_JSON);
     asked_release(&a);

@@ -41,15 +41,11 @@ static const char *const known[] = {
     NULL,
 };
 
-/* Those that openai_sampling.c reads among them. */
+/* Beside openai_sampling_names. */
 static const char *const known_options[] = {
     "num_predict", "num_ctx", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread", "numa", "low_vram",
-    "f16_kv", "use_mmap", "use_mlock", "embedding_only", "logits_all", "tfs_z", "vocab_only", "penalize_newline", "stop",
-    "temperature", "top_p", "top_k", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold",
-    "presence_penalty", "frequency_penalty", "repeat_penalty", "repetition_penalty", "repeat_last_n", "dry_multiplier",
-    "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "mirostat", "mirostat_tau",
-    "mirostat_eta", "dynatemp_range", "dynatemp_exponent", "seed", "min_tokens", "min_new_tokens", "logit_bias",
-    "samplers", "repetition_context_size", "presence_context_size", "frequency_context_size", NULL,
+    "f16_kv", "use_mmap", "use_mlock", "embedding_only", "logits_all", "tfs_z", "vocab_only", "penalize_newline",
+    "stop", NULL,
 };
 
 /* ---- options ---- */
@@ -202,8 +198,8 @@ enum status ollama_parse(const json_t *root, struct text_view body, bool chat, s
     TRY(parse_keep_alive(root, &unload, e));
     if (unload && out->nothing)
         return err_set(e, ST_UNSUPPORTED, "keep_alive", "keep_alive: the model of this server cannot be unloaded");
-    server_log_ignored(chat ? "/api/chat" : "/api/generate", root, known);
-    server_log_ignored("options of Ollama's API", http_get(root, "options"), known_options);
+    server_log_ignored(chat ? "/api/chat" : "/api/generate", root, known, NULL);
+    server_log_ignored("options of Ollama's API", http_get(root, "options"), known_options, openai_sampling_names);
     return openai_parse_extra(root, job, e);
 }
 
