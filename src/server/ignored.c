@@ -6,12 +6,13 @@
 
 static bool is_among(const char *key, const char *const *list)
 {
-    while (list && *list && strcmp(*list, key) != 0)
+    while (*list && strcmp(*list, key) != 0)
         list++;
-    return list && *list;
+    return *list != NULL;
 }
 
-void server_log_ignored(const char *where, const json_t *object, const char *const *known, const char *const *more)
+void server_log_ignored_beside(const char *where, const json_t *object, const char *const *known,
+                               const char *const *more)
 {
     char list[200] = ""; /* as many as have room */
     const char *key;
@@ -25,4 +26,10 @@ void server_log_ignored(const char *where, const json_t *object, const char *con
         *p = (char)((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
     if (list[0])
         log_line(LOG_INFO, "server: %s knows no such fields, they were ignored: %s", where, list);
+}
+
+void server_log_ignored(const char *where, const json_t *object, const char *const *known)
+{
+    static const char *const none[] = {NULL};
+    server_log_ignored_beside(where, object, known, none);
 }

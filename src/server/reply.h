@@ -81,9 +81,13 @@ MUST_CHECK enum status server_job_request(const struct reply_job *job, uint32_t 
 
 /* ---- fields that nobody knows (ignored.c) ---- */
 
-/* One line of the log names the members of `object` that are neither `known` nor among `more`: lists that end with NULL;
- * more may be NULL. `where`: the address, or the object's name. */
-void server_log_ignored(const char *where, const json_t *object, const char *const *known, const char *const *more);
+/* One line of the log names the members of `object` that are not `known`, a list that ends with NULL. `where`: the
+ * address, or the object's name. */
+void server_log_ignored(const char *where, const json_t *object, const char *const *known);
+
+/* The same with two lists. */
+void server_log_ignored_beside(const char *where, const json_t *object, const char *const *known,
+                               const char *const *more);
 
 /* ---- prompts (prompt.c) ---- */
 

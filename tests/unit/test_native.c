@@ -253,7 +253,7 @@ static void test_completion_stream(void **state)
 static char *get(const struct live *l, const char *path)
 {
     char request[100];
-    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
     return raw(l, request);
 }
 
@@ -294,7 +294,7 @@ static void test_slots(void **state)
     for (unsigned i = 0; i < 2; i++) {
         unsigned before = atomic_load(&submitted);
         held[i] = dial(&l);
-        say(held[i], "POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 17\r\n\r\n{\"prompt\":\"hang\"}");
+        say(held[i], "POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 17\r\n\r\n{\"prompt\":\"hang\"}");
         for (int k = 0; k < 2000 && atomic_load(&submitted) == before; k++)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         said(get(&l, "/slots"), 200, i ? "{'id':1,'id_task':1," : "{'id':1,'id_task':-1,");

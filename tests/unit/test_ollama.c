@@ -337,7 +337,7 @@ static void test_errors(void **state)
     said(say_chat(&l, "hi there", ",'model':'some/model','think':true"), 400, "does not think");
     said(post(&l, "/api/generate", "{"), 400, "{'error':'the body is not valid JSON");
     said(post(&l, "/api/pull", "{}"), 404, "{'error':'there is nothing at this address'}");
-    said(raw(&l, "GET /api/chat HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), 405, "{'error':");
+    said(raw(&l, "GET /api/chat HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 405, "{'error':");
     stop(&l);
 }
 
@@ -353,14 +353,14 @@ static void test_models(void **state)
     cfg.facts = &facts;
     cfg.version = "1.2";
     start_with(&l, &cfg);
-    char *s = raw(&l, "GET /api/tags HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    char *s = raw(&l, "GET /api/tags HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     has(s, "{'models':[{'name':'some/model','model':'some/model','size':8589934592,'digest':'");
     has(s, "'details':{'parent_model':'','format':'gguf','family':'llama','families':['llama'],"
            "'parameter_size':'8.0B','quantization_level':'Q4_1'},'modified_at':'1970-01-02T00:00:00Z'}]}");
     free(s);
-    said(raw(&l, "GET /api/ps HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), 200,
+    said(raw(&l, "GET /api/ps HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 200,
          "'size_vram':0,'context_length':3}]}");
-    said(raw(&l, "GET /api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), 200, "'ffwd':'1.2'}");
+    said(raw(&l, "GET /api/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 200, "'ffwd':'1.2'}");
     s = post(&l, "/api/show", json("{'name':'any'}"));
     has(s, "'template':'{{ \\'x\\' }}','details':{");
     has(s, "'model_info':{'general.architecture':'llama','general.parameter_count':7999999999,'llama.context_length':3,"

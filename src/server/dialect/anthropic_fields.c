@@ -160,7 +160,7 @@ enum status anthropic_parse_counted(const json_t *root, struct text_view body, s
     TRY(parse_thinking(root, out, e));
     TRY(parse_format(root, body, &out->format, e));
     TRY(anthropic_parse_tools(root, out, e));
-    server_log_ignored("/v1/messages", root, known, NULL);
+    server_log_ignored("/v1/messages", root, known);
     return ST_OK;
 }
 

@@ -127,7 +127,7 @@ enum status native_parse_completion(const json_t *root, struct reply_job *job, s
     TRY(http_get_bool(root, "return_tokens", &job->tells_ids, e));
     TRY(http_get_bool(root, "cache_prompt", &cache, e));
     job->no_prefix_cache = !cache;
-    server_log_ignored("/completion", root, known, openai_sampling_names);
+    server_log_ignored_beside("/completion", root, known, openai_sampling_names);
     return openai_parse_extra(root, job, e);
 }
 

@@ -198,8 +198,8 @@ enum status ollama_parse(const json_t *root, struct text_view body, bool chat, s
     TRY(parse_keep_alive(root, &unload, e));
     if (unload && out->nothing)
         return err_set(e, ST_UNSUPPORTED, "keep_alive", "keep_alive: the model of this server cannot be unloaded");
-    server_log_ignored(chat ? "/api/chat" : "/api/generate", root, known, NULL);
-    server_log_ignored("options of Ollama's API", http_get(root, "options"), known_options, openai_sampling_names);
+    server_log_ignored(chat ? "/api/chat" : "/api/generate", root, known);
+    server_log_ignored_beside("options of Ollama's API", http_get(root, "options"), known_options, openai_sampling_names);
     return openai_parse_extra(root, job, e);
 }
 

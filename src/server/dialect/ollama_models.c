@@ -189,7 +189,7 @@ void ollama_show(struct http_call *call)
         return;
     if (openai_refuse_fields(root, refused, &e) == ST_OK) {
         struct buf out;
-        server_log_ignored("/api/show", root, known, NULL);
+        server_log_ignored("/api/show", root, known);
         buf_init(&out, LIMIT_REPLY);
         write_show(call->app, &out);
         http_reply(call, 200, &out, 0);
