@@ -47,6 +47,7 @@ enum status chat_new(struct chat **out, const struct tok *tok, const char *sourc
         c->tells_tools = memmem(source, n, "tool", 4) == NULL;
         c->format = format_detect(source, n);
         c->reasoning = format_detect_reasoning(source, n);
+        c->knows_effort = memmem(source, n, "reasoning_effort", 16) != NULL;
         c->knows_developer = memmem(source, n, "developer", 9) != NULL;
         c->typed_content = !probe(c, "\"" PROBE "\"") && probe(c, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]");
     }
@@ -71,6 +72,11 @@ bool chat_has_template(const struct chat *c)
 bool chat_knows_tools(const struct chat *c)
 {
     return c->knows_tools;
+}
+
+bool chat_knows_effort(const struct chat *c)
+{
+    return c->knows_effort;
 }
 
 /* The caller releases *r on success. */

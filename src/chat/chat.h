@@ -34,6 +34,7 @@ void chat_free(struct chat *c); /* NULL is fine */
 
 bool chat_has_template(const struct chat *c);
 bool chat_knows_tools(const struct chat *c); /* the template mentions tools; without any the model is told (tell.c) */
+bool chat_knows_effort(const struct chat *c); /* the template reads the variable reasoning_effort */
 
 struct chat_options {
     bool hide_tools;    /* leave `tools` out of the prompt (tool choice "none") */

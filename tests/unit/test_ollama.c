@@ -82,6 +82,8 @@ static void test_turns(void **state)
                 "'chat_template_kwargs':{'enable_thinking':true,'thinking':true}}", "");
     check_turns(false, "{'prompt':'\\u00e9','system':'s'}",
                 "{'messages':[{'role':'system','content':'s'},{'role':'user','content':'\\u00e9'}]}", "");
+    check_turns(false, "{'prompt':'p','think':'low'}", "{'messages':[{'role':'user','content':'p'}],"
+                "'chat_template_kwargs':{'enable_thinking':true,'thinking':true,'reasoning_effort':'low'}}", "");
     check_turns(false, "{'prompt':'p','system':''}", "{'messages':[{'role':'user','content':'p'}]}", "");
 }
 
@@ -140,7 +142,7 @@ static const struct wrong {
     {"'keep_alive':true", "keep_alive"},
     {"'keep_alive':'soon'", "keep_alive"},
     {"'stream':1", "stream"},
-    {"'think':'high'", "think"},
+    {"'think':'some'", "think"},
     {"'think':1", "think"},
     {"'format':'xml'", "format"},
     {"'format':[]", "format"},
@@ -278,11 +280,12 @@ static void test_broken_stream(void **state)
 }
 
 /* A template that thinks and knows tools. */
-static void start_thinking(struct live *l)
+#define THINKER "{{ tools }} <tool_call> <think> </think>"
+
+static void start_thinking(struct live *l, const char *source)
 {
-    static const char source[] = "{{ tools }} <tool_call> <think> </think>";
     struct err e = {0};
-    assert_int_equal(chat_new(&l->chat, NULL, source, sizeof source - 1, &e), ST_OK);
+    assert_int_equal(chat_new(&l->chat, NULL, source, strlen(source), &e), ST_OK);
     struct server_config cfg = config(l);
     start_with(l, &cfg);
 }
@@ -295,7 +298,7 @@ static void test_thinking_and_calls(void **state)
 {
     struct live l;
     (void)state;
-    start_thinking(&l);
+    start_thinking(&l, THINKER);
     fake_reply = THOUGHT "So." CALL CALL;
     char *s = say_chat(&l, "say it", TOOLS WHOLE);
     has(s, "'content':'So.','thinking':'Why \\'not\\'?','tool_calls':[{'id':'call_");
@@ -318,7 +321,11 @@ static void test_thinking_and_calls(void **state)
     free(s);
     said(say_chat(&l, "hi <think>", ",'think':false"), 400, "think cannot be kept"); /* its end is no token */
     said(say_chat(&l, "hi there", ",'think':true" WHOLE), 200, "Hello");
+    said(say_chat(&l, "hi there", ",'think':'high'" WHOLE), 400, "template knows no levels");
     said(post(&l, "/api/show", "{}"), 200, json("'capabilities':['completion','tools','thinking']"));
+    stop(&l);
+    start_thinking(&l, THINKER " {{ reasoning_effort }}");
+    said(say_chat(&l, "hi there", ",'think':'high'" WHOLE), 200, "Hello");
     stop(&l);
 }
 

@@ -52,6 +52,8 @@ static enum status check_thinking(const struct server *srv, const struct ollama_
 {
     if (rq->thinking == OLLAMA_ON && !job->recognise.reasoning)
         return err_set(e, ST_UNSUPPORTED, "think", "think: this model does not think before it replies");
+    if (rq->level && !chat_knows_effort(srv->chat))
+        return err_set(e, ST_UNSUPPORTED, "think", "think: this model's template knows no levels, only true and false");
     if (begun && (rq->thinking == OLLAMA_ON || job->recognise.in_reasoning))
         return err_set(e, ST_ARGUMENT, "messages",
                        "a reply that thinks first cannot begin with the last message's text");

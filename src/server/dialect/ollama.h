@@ -40,6 +40,7 @@ struct ollama_request {
     bool nothing;    /* no messages, no prompt: the client only wants the model to be there */
     bool raw;        /* the prompt is not rendered */
     enum ollama_thinking thinking;
+    const char *level; /* of thinking: "low", "medium" or "high"; NULL = not said */
     uint32_t window; /* num_ctx: prompt and reply together have that many tokens at most; 0 = not said */
     struct openai_tools tools;
     struct server_constraint format;

@@ -122,13 +122,14 @@ static enum status parse_keep_alive(const json_t *root, bool *none, struct err *
 
 static enum status parse_think(const json_t *root, struct ollama_request *out, struct err *e)
 {
+    static const char *const levels[] = {"low", "medium", "high"};
     const json_t *v = http_get(root, "think");
-    if (json_is_string(v))
-        return err_set(e, ST_UNSUPPORTED, "think",
-                       "think '%.40s': levels of thinking are not supported, only true and false", json_string_value(v));
-    if (v && !json_is_boolean(v))
-        return http_wrong_type(v, "think", "a boolean", e);
-    out->thinking = !v ? OLLAMA_UNSAID : json_is_true(v) ? OLLAMA_ON : OLLAMA_OFF;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (is_string(v, levels[i]))
+            out->level = levels[i];
+    if (v && !json_is_boolean(v) && !out->level)
+        return err_set(e, ST_ARGUMENT, "think", "think must be true, false, 'low', 'medium' or 'high'");
+    out->thinking = !v ? OLLAMA_UNSAID : out->level || json_is_true(v) ? OLLAMA_ON : OLLAMA_OFF;
     return ST_OK;
 }
 

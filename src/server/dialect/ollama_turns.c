@@ -190,10 +190,12 @@ enum status ollama_translate(const struct ollama_request *rq, struct text_view b
         buf_adds(out, ",\"tools\":");
         buf_add(out, tools.s, tools.n);
     }
-    /* The two names under which templates let thinking be switched. */
+    /* The two names under which templates let thinking be switched, and that of how much there is of it. */
     const char *on = rq->thinking == OLLAMA_ON ? "true" : "false";
     if (rq->thinking != OLLAMA_UNSAID)
-        buf_addf(out, ",\"chat_template_kwargs\":{\"enable_thinking\":%s,\"thinking\":%s}", on, on);
-    buf_adds(out, "}");
+        buf_addf(out, ",\"chat_template_kwargs\":{\"enable_thinking\":%s,\"thinking\":%s", on, on);
+    if (rq->level)
+        buf_addf(out, ",\"reasoning_effort\":\"%s\"", rq->level);
+    buf_adds(out, rq->thinking != OLLAMA_UNSAID ? "}}" : "}");
     return out->failed || begun->failed ? err_set(e, ST_TOO_LONG, "messages", "the conversation is too large") : ST_OK;
 }
