@@ -79,13 +79,11 @@ bool chat_knows_effort(const struct chat *c)
     return c->knows_effort;
 }
 
-enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
-                        tok_id **ids, size_t *count, struct err *e)
+/* The caller releases *r on success. */
+static enum status render(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                          struct text_rendering *r, struct err *e)
 {
-    struct text_rendering r;
     struct buf vars;
-    *ids = NULL;
-    *count = 0;
     if (!c->tpl)
         return err_set(e, ST_UNSUPPORTED, "messages",
                        "this model has no chat template, so it cannot take messages; send a plain prompt instead");
@@ -93,16 +91,35 @@ enum status chat_prompt(const struct chat *c, const char *request, size_t n, con
     enum status st = chat_variables(c, request, n, o, &vars, e);
     if (st == ST_OK) {
         int64_t now = o->unix_time ? o->unix_time : clock_unix();
-        st = chat_template_render(c->tpl, c->tok, vars.data, vars.len, now, &r, e);
+        st = chat_template_render(c->tpl, c->tok, vars.data, vars.len, now, r, e);
     }
     buf_release(&vars);
-    if (st != ST_OK)
-        return st;
-    if (o->max_bytes && r.n > o->max_bytes)
-        st = err_set(e, ST_NEVER_FITS, "messages", "the prompt has %zu bytes; at most %zu can fit the context", r.n,
+    if (st == ST_OK && o->max_bytes && r->n > o->max_bytes) {
+        st = err_set(e, ST_NEVER_FITS, "messages", "the prompt has %zu bytes; at most %zu can fit the context", r->n,
                      o->max_bytes);
-    else
-        st = tok_encode_rendering(c->tok, &r, ids, count, e);
+        text_rendering_release(r);
+    }
+    return st;
+}
+
+enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                        tok_id **ids, size_t *count, struct err *e)
+{
+    struct text_rendering r;
+    *ids = NULL;
+    *count = 0;
+    TRY(render(c, request, n, o, &r, e));
+    enum status st = tok_encode_rendering(c->tok, &r, ids, count, e);
     text_rendering_release(&r);
     return st;
+}
+
+enum status chat_text(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                      struct buf *out, struct err *e)
+{
+    struct text_rendering r;
+    TRY(render(c, request, n, o, &r, e));
+    buf_add(out, r.text, r.n);
+    text_rendering_release(&r);
+    return out->failed ? err_set(e, ST_NO_MEMORY, "messages", "no memory for the prompt's text") : ST_OK;
 }

@@ -59,6 +59,10 @@ MUST_CHECK enum status chat_variables(const struct chat *c, const char *request,
 MUST_CHECK enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
                                    tok_id **ids, size_t *count, struct err *e);
 
+/* The rendering as text, appended to `out`; errors as there. */
+MUST_CHECK enum status chat_text(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                                 struct buf *out, struct err *e);
+
 /* ---- tool calls in replies (tools.c) ---- */
 
 /* How a reply to a request may be written, and what its template determines. */

@@ -25,6 +25,7 @@ struct server {
     const struct format *format; /* in which the model writes calls, whatever its template says; NULL = as that says */
     enum fill_mode fill;     /* of requests that name none */
     char *model;             /* owned */
+    const struct server_facts *facts; /* NULL = nothing is known */
     const char *version, *isa;
     bool strict_model, cache_per_key, no_web;
     uint32_t deadline_s;     /* 0 = none */

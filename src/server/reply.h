@@ -49,6 +49,8 @@ struct reply_job {
     bool nothing; /* max_tokens was 0: no token is generated. Needs echo */
     bool plan;    /* usage tells how the request was served */
     bool trace;   /* the reply tells where each of its ids came from */
+    bool tells_ids;       /* the reply tells its ids */
+    bool no_prefix_cache; /* as in struct request */
     enum fill_mode fill;
     uint32_t sources_off;          /* as in struct request */
     struct grammar *grammar;       /* a reference; NULL = none. So are the next two */
@@ -156,6 +158,8 @@ struct reply_ops {
     const char *message_prefix; /* of a choice's own id; NULL = choices have none */
     const char *call_prefix;    /* of a tool call's id; NULL = the dialect has no tools */
     const char *prompt_field; /* the name of the prompt in errors */
+    const char *stream_type;  /* Content-Type of streams; NULL = server-sent events */
+    bool whole_calls;         /* streams tell of a call when it is complete: one that breaks is text there, too */
     /* An event of a streamed part. EVENT_END comes here too when it brings text. With an assembly the text has come as
      * pieces, before. */
     void (*chunk)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out);

@@ -115,6 +115,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->strict_model = cfg->strict_model;
     s->no_web = cfg->no_web;
     s->cache_per_key = cfg->cache_per_key;
+    s->facts = cfg->facts;
     s->deadline_s = cfg->deadline_s;
     s->fill = cfg->fill;
     s->version = cfg->version ? cfg->version : "";

@@ -13,8 +13,7 @@
 
 /* ---- logprobs ---- */
 
-/* "token":…,"logprob":…,"bytes":[…] of one id. The bytes are exact; the text may be half a character. */
-static void write_token(const struct reply *r, tok_id id, float logprob, struct buf *out)
+void openai_token(const struct reply *r, tok_id id, float logprob, struct buf *out)
 {
     size_t n;
     const char *s = tok_bytes(r->srv->tok, id, &n);
@@ -31,11 +30,11 @@ static void write_token(const struct reply *r, tok_id id, float logprob, struct 
 void openai_logprob(const struct reply *r, const struct event *ev, struct buf *out)
 {
     buf_adds(out, "{");
-    write_token(r, ev->id, ev->logprob, out);
+    openai_token(r, ev->id, ev->logprob, out);
     buf_adds(out, ",\"top_logprobs\":[");
     for (uint32_t i = 0; i < ev->top_n; i++) {
         buf_adds(out, i ? ",{" : "{");
-        write_token(r, ev->top[i].id, ev->top[i].logprob, out);
+        openai_token(r, ev->top[i].id, ev->top[i].logprob, out);
         buf_adds(out, "}");
     }
     buf_adds(out, "]}");

@@ -44,6 +44,7 @@ static const char *methods_of(const struct http_route *first, const char *path)
 void http_find_route(struct http_call *call, const char *method, const char *path)
 {
     const struct http_route *r = call->http->cfg.routes, *first;
+    call->path = path;
     call->path_rest = "";
     while (r->path && !path_matches(r, path))
         r++;
