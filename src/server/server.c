@@ -84,6 +84,7 @@ static void free_server(struct server *s)
     grammar_cache_free(s->grammars);
     chat_tools_cache_free(s->tools);
     server_replay_free(s->replay);
+    server_responses_free(s->responses);
     server_sets_release(s);
     free(s->model);
     free(s);
@@ -114,6 +115,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->strict_model = cfg->strict_model;
     s->no_web = cfg->no_web;
     s->cache_per_key = cfg->cache_per_key;
+    s->facts = cfg->facts;
     s->deadline_s = cfg->deadline_s;
     s->fill = cfg->fill;
     s->version = cfg->version ? cfg->version : "";
@@ -127,6 +129,8 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
         st = make_tools(s, cfg, e);
     if (st == ST_OK && !cfg->no_replay && !cfg->silent)
         st = server_replay_new(&s->replay, e);
+    if (st == ST_OK && !cfg->silent)
+        st = server_responses_new(&s->responses, e);
     if (st == ST_OK && !cfg->silent)
         st = start_http(s, cfg, host, e);
     if (st != ST_OK) {

@@ -65,6 +65,7 @@ struct http_call {
     struct http_keeper_slot *slot;
     void *app;                      /* http_config.app */
     const struct http_route *route; /* NULL: `refusal` says why */
+    const char *path;               /* of the request, without the query */
     const char *path_rest;          /* what follows a route path that ends in '/', else "" */
     struct buf body;                /* the handler may release it early */
     size_t body_held;               /* bytes counted against LIMIT_BODIES */
@@ -112,9 +113,13 @@ void http_reply_file(struct http_call *call, const struct http_file *f, const st
 /* A header of the request, or NULL. */
 const char *http_header(const struct http_call *call, const char *name);
 
-/* Queues a reply of server-sent events: first what is in call->out, then what `fill` appends to it whenever it is empty,
- * until it sets *end. `fill` blocks until there is something; false breaks the connection off. */
-void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end));
+/* A parameter of the address behind its '?', or NULL; "" where it has no value. */
+const char *http_query(const struct http_call *call, const char *name);
+
+/* Queues a reply of that Content-Type which comes bit by bit: first what is in call->out, then what `fill` appends to
+ * it whenever it is empty, until it sets *end. `fill` blocks until there is something; false breaks the connection
+ * off. */
+void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end), const char *type);
 
 /* Gives the body's memory back before the reply is there. */
 void http_drop_body(struct http_call *call);
