@@ -142,11 +142,15 @@ def test_a_client_that_leaves(server):
     assert server.load_becomes(0, 0, 10)
 
 
-def test_the_model_of_a_strict_server():
-    s = Server("--strict-model", "--model-name", "little")
+def test_the_model_of_a_strict_server(tmp_path):
+    log = tmp_path / "log"
+    s = Server("--strict-model", "--model-name", "little", "--log-file", str(log))
     try:
         for name in ("little", "little:latest"):
             assert ask(s, model=name)["model"] == "little"
+        ask(s, model="little", prompt="x", colour=1, options=GREEDY | {"mirostat_eta": 0.1, "size\n": 2})
+        lines = [line for line in log.read_text().splitlines() if "knows no such fields" in line]
+        assert [line.rsplit(": ", 1)[1] for line in lines] == ["prompt, colour", "size?"]
         for path in ("/api/chat", "/api/show"):
             status, _, text = post(s, path, {"model": "large", "messages": HI})
             assert status == 404 and "'large' not found" in json.loads(text)["error"]

@@ -35,11 +35,12 @@ static const struct openai_refused refused_options[] = {
 };
 
 static const char *const known[] = {
-    "model", "messages", "prompt", "system", "stream", "format", "options", "think", "tools", "keep_alive", "raw",
-    "logprobs", "top_logprobs", "context", "images", "shift", "truncate", "suffix", "template", "width", "height",
-    "steps", "tool_choice", "parallel_tool_calls", "priority", "deadline_ms", "cache_salt", "prompt_cache_key", "ffwd",
-    NULL,
+    "model", "stream", "format", "options", "think", "keep_alive", "logprobs", "top_logprobs", "context", "images",
+    "shift", "truncate", "suffix", "template", "width", "height", "steps", "priority", "deadline_ms", "cache_salt",
+    "prompt_cache_key", "ffwd", NULL,
 };
+static const char *const known_chat[] = {"messages", "tools", "tool_choice", "parallel_tool_calls", NULL};
+static const char *const known_generate[] = {"prompt", "system", "raw", NULL};
 
 /* Beside openai_sampling_names. */
 static const char *const known_options[] = {
@@ -199,7 +200,7 @@ enum status ollama_parse(const json_t *root, struct text_view body, bool chat, s
     TRY(parse_keep_alive(root, &unload, e));
     if (unload && out->nothing)
         return err_set(e, ST_UNSUPPORTED, "keep_alive", "keep_alive: the model of this server cannot be unloaded");
-    server_log_ignored(chat ? "/api/chat" : "/api/generate", root, known);
+    server_log_ignored_beside(chat ? "/api/chat" : "/api/generate", root, known, chat ? known_chat : known_generate);
     server_log_ignored_beside("options of Ollama's API", http_get(root, "options"), known_options, openai_sampling_names);
     return openai_parse_extra(root, job, e);
 }
