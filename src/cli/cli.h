@@ -20,11 +20,12 @@
 #define CLI_DEFAULT_MODEL "smollm2"
 #define CLI_LIMIT_TEXT (256u << 20) /* bytes of a text to tokenize, score or answer */
 
-/* Each verb: argv[0] is its name. Returns the exit status. verb_pull() is in cli/pull.h. */
+/* Each verb: argv[0] is its name. Returns the exit status. */
 int verb_run(int argc, char **argv);
 int verb_chat(int argc, char **argv);
 int verb_serve(int argc, char **argv);
 int verb_explain(int argc, char **argv);
+int verb_pull(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_bench_load(int argc, char **argv); /* `ffwd bench load`; argv[0] is "load" */
 int verb_bench_replay(int argc, char **argv);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/pull.h"
+#include "cli/package.h"
 
 /* A path wins over a known name, so that a file called like a model can be used. */
 static enum status resolve(const char *model, char *path, size_t cap, struct err *e)
@@ -16,8 +16,8 @@ static enum status resolve(const char *model, char *path, size_t cap, struct err
     const char *name = model ? model : CLI_DEFAULT_MODEL;
     struct stat sb;
     bool exists = model && stat(name, &sb) == 0;
-    if (!exists && pull_lookup(name))
-        return pull_model(name, false, path, cap, e);
+    if (!exists && package_find(name))
+        return package_fetch(name, false, path, cap, e);
     if (strlen(name) >= cap)
         return err_set(e, ST_ARGUMENT, "-m", "-m: the path has more than %zu bytes", cap - 1);
     if (!exists && errno == ENOENT && !strchr(name, '/') && !strchr(name, '.'))

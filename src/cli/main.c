@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/pull.h"
 #include "ffwd.h"
 
 struct verb {
@@ -17,7 +16,7 @@ static const struct verb verbs[] = {
     {"chat", verb_chat, "talk with a model in the terminal"},
     {"serve", verb_serve, "serve the OpenAI API over HTTP"},
     {"explain", verb_explain, "say how a request would be served, and why"},
-    {"pull", verb_pull, "fetch a known model into the cache"},
+    {"pull", verb_pull, "fetch a model into the cache"},
     {"bench", verb_bench, "measure prompt and decode speed, or a server under load"},
     {"perplexity", verb_perplexity, "score a text"},
     {"tokenize", verb_tokenize, "turn text into token ids"},
