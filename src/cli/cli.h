@@ -26,6 +26,8 @@ int verb_chat(int argc, char **argv);
 int verb_serve(int argc, char **argv);
 int verb_explain(int argc, char **argv);
 int verb_pull(int argc, char **argv);
+int verb_ls(int argc, char **argv);
+int verb_rm(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_bench_load(int argc, char **argv); /* `ffwd bench load`; argv[0] is "load" */
 int verb_bench_replay(int argc, char **argv);
@@ -38,7 +40,8 @@ int verb_logits(int argc, char **argv);
 /* --- options that many verbs share ------------------------------------------------------------------------------------ */
 
 #define CLI_OPT_MODEL(S) \
-    {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", "model file (GGUF), or a name that `ffwd pull` knows"}
+    {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", \
+     "model file (GGUF), a name that `ffwd pull` knows, or one of the cache"}
 #define CLI_OPT_THREADS(S) \
     {"threads", 't', OPT_U32, offsetof(S, threads), 1, LIMIT_THREADS, "N", \
      "worker threads (default: the processors this process may use)"}
@@ -50,8 +53,8 @@ int verb_logits(int argc, char **argv);
 
 /* --- the model (load.c) ----------------------------------------------------------------------------------------------- */
 
-/* Opens the model that -m names: a file, or else a known name, which is fetched when it is not in the cache. NULL means
- * CLI_DEFAULT_MODEL. `want` is of enum api_want. Shows progress on a terminal. */
+/* Opens the model that -m names: a file, else a known name, which is fetched when it is not in the cache, else a model of
+ * the cache (cached.h). NULL means CLI_DEFAULT_MODEL. `want` is of enum api_want. Shows progress on a terminal. */
 MUST_CHECK enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want,
                                 struct err *e);
 

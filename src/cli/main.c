@@ -17,6 +17,8 @@ static const struct verb verbs[] = {
     {"serve", verb_serve, "serve the OpenAI API over HTTP"},
     {"explain", verb_explain, "say how a request would be served, and why"},
     {"pull", verb_pull, "fetch a model into the cache"},
+    {"ls", verb_ls, "list the models in the cache"},
+    {"rm", verb_rm, "remove models from the cache"},
     {"bench", verb_bench, "measure prompt and decode speed, or a server under load"},
     {"perplexity", verb_perplexity, "score a text"},
     {"tokenize", verb_tokenize, "turn text into token ids"},

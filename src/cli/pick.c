@@ -120,33 +120,8 @@ static enum status refuse(const struct search *s, const char *want, const char *
     return err_set(e, ST_ARGUMENT, "name", "%.80s holds no %.60s, only %s", repo, want, names);
 }
 
-/* All parts of the model that file `at` belongs to. */
-static enum status gather(const struct search *s, const char *repo, uint32_t *out, uint32_t *count, struct err *e)
-{
-    const char *head = s->files[s->at].path;
-    uint32_t no, of, n, m;
-    size_t stem, len;
-    *count = 1;
-    out[0] = (uint32_t)s->at;
-    if (!pick_split(head, &no, &of, &stem))
-        return ST_OK;
-    *count = of;
-    for (uint32_t k = 0; k < of; k++)
-        out[k] = UINT32_MAX;
-    for (size_t i = 0; i < s->n; i++) {
-        const char *path = s->files[i].path;
-        if (pick_split(path, &n, &m, &len) && m == of && len == stem && memcmp(path, head, stem) == 0)
-            out[n - 1] = (uint32_t)i;
-    }
-    for (uint32_t k = 0; k < of; k++)
-        if (out[k] == UINT32_MAX)
-            return err_set(e, ST_MODEL, "name", "%.80s: part %u of %u of %.60s is missing", repo, k + 1, of,
-                           base_name(head));
-    return ST_OK;
-}
-
-enum status pick_model(const struct pick_file *files, size_t n, const char *want, const char *repo, uint32_t *out,
-                       uint32_t *count, struct err *e)
+enum status pick_head(const struct pick_file *files, size_t n, const char *want, const char *repo, size_t *out,
+                      struct err *e)
 {
     struct search s = {.files = files, .n = n};
     if (want)
@@ -157,8 +132,33 @@ enum status pick_model(const struct pick_file *files, size_t n, const char *want
         size_t all = s.found;
         search(&s, usual[i], false);
         s.found = s.found ? s.found : all;
-        if (s.found == 1)
-            break;
     }
-    return s.found == 1 ? gather(&s, repo, out, count, e) : refuse(&s, want, repo, e);
+    *out = s.at;
+    return s.found == 1 ? ST_OK : refuse(&s, want, repo, e);
+}
+
+enum status pick_model(const struct pick_file *files, size_t n, const char *want, const char *repo, uint32_t *out,
+                       uint32_t *count, struct err *e)
+{
+    size_t at, stem, len;
+    uint32_t no, of, k, m;
+    TRY(pick_head(files, n, want, repo, &at, e));
+    const char *head = files[at].path;
+    *count = 1;
+    out[0] = (uint32_t)at;
+    if (!pick_split(head, &no, &of, &stem))
+        return ST_OK;
+    *count = of;
+    for (k = 0; k < of; k++)
+        out[k] = UINT32_MAX;
+    for (size_t i = 0; i < n; i++) {
+        const char *path = files[i].path;
+        if (pick_split(path, &k, &m, &len) && m == of && len == stem && memcmp(path, head, stem) == 0)
+            out[k - 1] = (uint32_t)i;
+    }
+    for (k = 0; k < of; k++)
+        if (out[k] == UINT32_MAX)
+            return err_set(e, ST_MODEL, "name", "%.80s: part %u of %u of %.60s is missing", repo, k + 1, of,
+                           base_name(head));
+    return ST_OK;
 }

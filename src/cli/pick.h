@@ -28,9 +28,13 @@ bool pick_is_gguf(const char *path);
 /* Can it be used as a path below a folder: no empty, hidden or upward step, no byte that a terminal might obey. */
 bool pick_is_safe(const char *path);
 
-/* Writes which files make up the model, in the order of their parts, into `out` (LIMIT_SPLITS long). `want` is a path in
- * the list, the name at its end, a quant, or NULL: the only model, or the best known to be a good choice. ST_ARGUMENT
- * says which there are. `repo` names the list in texts. */
+/* Which file stands for the model: a whole one, or a part (the first, unless `want` is the path of another). `want` is a
+ * path in the list, the name at its end, a quant, or NULL: the only model, or the best known to be a good choice.
+ * ST_ARGUMENT says which there are. `repo` names the list in texts. */
+MUST_CHECK enum status pick_head(const struct pick_file *files, size_t n, const char *want, const char *repo, size_t *out,
+                                 struct err *e);
+
+/* The same, with all parts in their order: `out` is LIMIT_SPLITS long. ST_MODEL when one is not in the list. */
 MUST_CHECK enum status pick_model(const struct pick_file *files, size_t n, const char *want, const char *repo,
                                   uint32_t *out, uint32_t *count, struct err *e);
 

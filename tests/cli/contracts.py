@@ -12,7 +12,7 @@ import urllib.request
 
 from kit import FFWD, GEMMA, SMOLLM2, any_model, ffwd, need, temp, tiny
 
-VERBS = ["run", "chat", "serve", "pull", "bench", "perplexity", "tokenize", "template", "info", "logits"]
+VERBS = ["run", "chat", "serve", "pull", "ls", "rm", "bench", "perplexity", "tokenize", "template", "info", "logits"]
 HI = json.dumps([{"role": "user", "content": "Hi <|im_end|> there"}]).encode()
 
 
@@ -47,7 +47,7 @@ def test_wrong_usage_is_status_2():
     ffwd("help", "frobnicate").fails(2, "frobnicate")
     for verb in VERBS:
         ffwd(verb, "--frobnicate").fails(2, "--frobnicate", f"ffwd help {verb}")
-        if verb != "pull":  # it takes names
+        if verb not in ("pull", "rm"):  # they take names
             ffwd(verb, "word").fails(2, "word", f"ffwd help {verb}")
     ffwd("pull", "--quiet=1").fails(2, "--quiet")
     ffwd("pull", *["smollm2"] * 17).fails(2, "NAME", "16")

@@ -1,5 +1,6 @@
 """`ffwd pull` against a server that cuts connections, lies about lengths, and has its own idea of ranges."""
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import time
 
 import web_server
 from kit import FFWD, ffwd, temp
+from terminal import on_terminal
 from web_server import model, sha256
 
 server = web_server.Server()
@@ -89,6 +91,15 @@ def test_pull_verify_finds_damage():
     assert list(cache.files().values()) != [data]
     cache.pull(url, "--sha256", sha256(data), "--verify").ok()
     assert list(cache.files().values()) == [data]
+
+
+def test_pull_shows_progress_on_a_terminal():
+    cache = Cache()
+    said, status = on_terminal(cache.env, b"", "pull", server.url("drip/drip.gguf"))
+    assert status == 0 and re.search(r"drip.gguf \[====+ *\] +\d+ %  \d+ kB of 300 kB  \d+ kB/s  0:0\d", said), said
+    assert said.rstrip().endswith(cache.url_file("drip/drip.gguf")), said
+    quiet = ffwd("pull", server.url("drip/drip.gguf"), env=Cache().env).ok()
+    assert quiet.err == "fetching drip.gguf\n", quiet
 
 
 def test_pull_continues_after_cuts():

@@ -177,6 +177,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def serve_tofile(self):
         self.head(302, Location="file:///etc/passwd", Content_Length=0)
 
+    def serve_drip(self):
+        """In five pieces, for a second and a half."""
+        data = model(self.name())
+        self.head(200, Content_Length=len(data))
+        for at in range(0, len(data), 60_000):
+            self.wfile.write(data[at:at + 60_000])
+            time.sleep(0.3)
+
     def serve_slow(self):
         """The first half at once, the rest never."""
         data = model(self.name())
