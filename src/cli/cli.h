@@ -35,6 +35,7 @@ int verb_perplexity(int argc, char **argv);
 int verb_tokenize(int argc, char **argv);
 int verb_template(int argc, char **argv);
 int verb_info(int argc, char **argv);
+int verb_fit(int argc, char **argv);
 int verb_logits(int argc, char **argv);
 
 /* --- options that many verbs share ------------------------------------------------------------------------------------ */
@@ -57,6 +58,9 @@ int verb_logits(int argc, char **argv);
  * the cache (cached.h). NULL means CLI_DEFAULT_MODEL. `want` is of enum api_want. Shows progress on a terminal. */
 MUST_CHECK enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want,
                                 struct err *e);
+
+/* The path of the file that it would open; a known model is fetched when it is not in the cache. */
+MUST_CHECK enum status cli_model_path(const char *model, char *path, size_t cap, struct err *e);
 
 /* A whole file, or stdin when path is NULL, up to `limit` bytes. */
 MUST_CHECK enum status cli_read(const char *path, size_t limit, struct buf *out, struct err *e);

@@ -12,7 +12,7 @@
 #include "cli/package.h"
 
 /* A path wins over a known name and over one of the cache, so that a file called like a model can be used. */
-static enum status resolve(const char *model, char *path, size_t cap, struct err *e)
+enum status cli_model_path(const char *model, char *path, size_t cap, struct err *e)
 {
     const char *name = model ? model : CLI_DEFAULT_MODEL;
     struct stat sb;
@@ -48,7 +48,7 @@ static void show_progress(void *ctx, size_t done, size_t total)
 enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want, struct err *e)
 {
     char path[PATH_MAX];
-    TRY(resolve(model, path, sizeof path, e));
+    TRY(cli_model_path(model, path, sizeof path, e));
     const char *slash = strrchr(path, '/');
     struct progress p = {.path = slash ? slash + 1 : path, .next = cli_seconds() + 0.3};
     struct api_open o = {

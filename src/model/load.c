@@ -240,6 +240,10 @@ static enum status matrix(struct loader *l, const char *name, uint64_t cols, uin
     TRY(need(l, name, cols, rows, &t));
     if (t->dims < 2) /* reserve_panels() did not count it */
         return err_set(l->e, ST_MODEL, name, "%s: tensor %s is a vector, expected a matrix", weights_shown(l->w), name);
+    if (l->o->outline) {
+        *out = (struct kern_mat){t->type, (uint32_t)rows, (uint32_t)cols, kern_panel_stride(t->type, (uint32_t)cols), NULL};
+        return ST_OK;
+    }
     size_t bytes = mem_round(kern_mat_bytes(t->type, (uint32_t)rows, (uint32_t)cols), 64);
     if (bytes > l->m->panels_bytes - l->fill)
         BUG("tensor %s was not counted", name);
@@ -306,6 +310,8 @@ static enum status reserve_panels(struct loader *l)
         sum = mem_add(sum, mem_add(kern_mat_bytes(t->type, (uint32_t)t->dim[1], (uint32_t)t->dim[0]), 64));
         l->total += t->bytes;
     }
+    if (l->o->outline)
+        return ST_OK;
     if (sum > mem_total())
         return err_set(l->e, ST_NO_MEMORY, "", "%s: %zu MB of weights do not fit this machine's %zu MB of memory",
                        weights_shown(l->w), sum >> 20, (size_t)(mem_total() >> 20));
@@ -365,12 +371,12 @@ static size_t mat_bytes(const struct kern_mat *a)
     return a->stride * kern_panels(a->rows);
 }
 
-static void count_work(struct model *m)
+static void count_work(struct model *m, bool tied)
 {
     struct model_info *in = &m->info;
     in->head_macs = (size_t)m->head.rows * m->head.cols;
     in->token_bytes = mat_bytes(&m->head);
-    in->weight_bytes = mat_bytes(&m->embed) + (m->head.panels == m->embed.panels ? 0 : mat_bytes(&m->head));
+    in->weight_bytes = mat_bytes(&m->embed) + (tied ? 0 : mat_bytes(&m->head));
     for (uint32_t i = 0; i < in->layers; i++) {
         const struct layer *ly = &m->layers[i];
         const struct kern_mat *all[] = {&ly->q, &ly->k, &ly->v, &ly->o, &ly->gate, &ly->up, &ly->down};
@@ -407,7 +413,7 @@ static enum status describe(struct loader *l)
     in->types = b.failed || !b.data ? NULL : arena_copy(&l->m->arena, b.data, b.len);
     in->name = arena_copy(&l->m->arena, plain, strlen(plain));
     buf_release(&b);
-    count_work(l->m);
+    count_work(l->m, !weights_find(l->w, "output.weight"));
     return in->types && in->name ? ST_OK : err_set(l->e, ST_NO_MEMORY, "", "no memory to describe the model");
 }
 

@@ -12,7 +12,8 @@ import urllib.request
 
 from kit import FFWD, GEMMA, SMOLLM2, any_model, ffwd, need, temp, tiny
 
-VERBS = ["run", "chat", "serve", "pull", "ls", "rm", "bench", "perplexity", "tokenize", "template", "info", "logits"]
+VERBS = ["run", "chat", "serve", "pull", "ls", "rm", "bench", "perplexity", "tokenize", "template", "info", "fit",
+         "logits"]
 HI = json.dumps([{"role": "user", "content": "Hi <|im_end|> there"}]).encode()
 
 
@@ -21,7 +22,8 @@ def with_model(path):
     chat, text = temp("hi.json", HI), temp("text.txt", b"Some words to score.")
     return [["run", "-m", path, "-p", "Hi"], ["chat", "-m", path], ["serve", "-m", path, "--port", "0"],
             ["bench", "-m", path], ["perplexity", "-m", path, "-f", text], ["tokenize", "-m", path, "-p", "Hi"],
-            ["template", "-m", path, "--chat", chat], ["info", "-m", path], ["logits", "-m", path, "--ids", "1"]]
+            ["template", "-m", path, "--chat", chat], ["info", "-m", path], ["fit", "-m", path],
+            ["logits", "-m", path, "--ids", "1"]]
 
 
 # ----------------------------------------------------------------------------------------------------------- usage
