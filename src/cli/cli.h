@@ -36,6 +36,7 @@ int verb_tokenize(int argc, char **argv);
 int verb_template(int argc, char **argv);
 int verb_info(int argc, char **argv);
 int verb_fit(int argc, char **argv);
+int verb_quantize(int argc, char **argv);
 int verb_logits(int argc, char **argv);
 
 /* --- options that many verbs share ------------------------------------------------------------------------------------ */

@@ -24,6 +24,7 @@ static const struct verb verbs[] = {
     {"tokenize", verb_tokenize, "turn text into token ids"},
     {"template", verb_template, "render a conversation with the model's chat template"},
     {"info", verb_info, "describe this machine and a model"},
+    {"quantize", verb_quantize, "write a model with smaller weights"},
     {"fit", verb_fit, "say whether a model fits this machine, and how fast it should run"},
     {"logits", verb_logits, "hash a model's logits, to compare runs bit by bit"},
 };

@@ -13,7 +13,7 @@ import urllib.request
 from kit import FFWD, GEMMA, SMOLLM2, any_model, ffwd, need, temp, tiny
 
 VERBS = ["run", "chat", "serve", "pull", "ls", "rm", "bench", "perplexity", "tokenize", "template", "info", "fit",
-         "logits"]
+         "quantize", "logits"]
 HI = json.dumps([{"role": "user", "content": "Hi <|im_end|> there"}]).encode()
 
 
@@ -23,7 +23,7 @@ def with_model(path):
     return [["run", "-m", path, "-p", "Hi"], ["chat", "-m", path], ["serve", "-m", path, "--port", "0"],
             ["bench", "-m", path], ["perplexity", "-m", path, "-f", text], ["tokenize", "-m", path, "-p", "Hi"],
             ["template", "-m", path, "--chat", chat], ["info", "-m", path], ["fit", "-m", path],
-            ["logits", "-m", path, "--ids", "1"]]
+            ["quantize", "-m", path, "-o", temp("other.gguf"), "--type", "Q8_0"], ["logits", "-m", path, "--ids", "1"]]
 
 
 # ----------------------------------------------------------------------------------------------------------- usage

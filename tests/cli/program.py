@@ -1,4 +1,4 @@
-"""Runs the tests of the program: contracts.py, costs.py, pull.py, cache.py, fit.py, replay.py, then invariance.py.
+"""Runs the tests of the program: contracts.py, costs.py, pull.py, cache.py, fit.py, quantize.py, replay.py, then invariance.py.
 
 `program.py WORD ...` runs those whose name has it.
 """
@@ -13,6 +13,7 @@ import fit
 import invariance
 import kit
 import pull
+import quantize
 import replay
 
 
@@ -20,7 +21,7 @@ def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
     if not os.access(kit.FFWD, os.X_OK):
         sys.exit(f"tests/cli: {kit.FFWD} is not built")
-    tests = sum((kit.tests_of(m) for m in (contracts, costs, pull, cache, fit, replay)), []) + invariance.tests()
+    tests = sum((kit.tests_of(m) for m in (contracts, costs, pull, cache, fit, quantize, replay)), []) + invariance.tests()
     words = sys.argv[1:]
     tests = [t for t in tests if not words or any(w in t.__name__ for w in words)]
     invariance.say_levels()
