@@ -54,12 +54,14 @@ static const char *age(int64_t modified, char out[32])
 
 static void print_model(const struct cached *m, int width)
 {
-    char size[BAR_BYTES], old[32], parts[48] = "";
+    char size[BAR_BYTES], old[32], parts[48] = "", notes[160];
     const char *known = known_as(m);
     if (m->of > 1)
         snprintf(parts, sizeof parts, "  %u of %u parts", m->parts, m->of);
-    printf("%-*s %8s  %-10s%s%s%s%s\n", width, m->name, bar_bytes(m->bytes, size), age(m->modified, old), parts,
-           m->unfinished ? "  unfinished" : "", known ? "  = " : "", known ? known : "");
+    snprintf(notes, sizeof notes, "%s%s%s%s", parts, m->unfinished ? "  unfinished" : "", known ? "  = " : "",
+             known ? known : "");
+    printf("%-*s %8s  %-*s%s\n", width, m->name, bar_bytes(m->bytes, size), notes[0] ? 10 : 0, age(m->modified, old),
+           notes);
 }
 
 static int print_list(const struct cached_list *l)
