@@ -76,7 +76,7 @@ struct reply_options {
     {"samplers", 0, OPT_STR, offsetof(S, F.order), 0, 0, "A;B;C", \
      "another order (penalties;dry;top_n_sigma;top_p;min_p;typ_p;xtc;top_k;temperature)"}, \
     {"fill", 0, OPT_CHOICE, offsetof(S, F.fill), 0, 0, SOURCES_FILL_WORDS, \
-     "how tokens that are known or likely beforehand are used; only strict can change the answer"}, \
+     "how tokens that are known or likely beforehand are used (lossless); only strict can change the answer"}, \
     {"sources", 0, OPT_STR, offsetof(S, F.sources), 0, 0, "LIST", \
      "what may propose tokens: some of grammar,grammar_likely,template,echo,ngram,draft (all); none = nothing may"}, \
     {"stop", 0, OPT_LIST, offsetof(S, F.stops), 0, 0, "TEXT", "end before this text; may be given several times"}
