@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/base.h"
 
@@ -55,6 +56,9 @@ bool opt_parse(const struct opt_verb *v, int argc, char **argv, void *out, int *
 /* What --help prints, and the same as a JSON object, which --help=json prints for tools (opt_help.c). */
 void opt_help(const struct opt_verb *v);
 json_t *opt_json(const struct opt_verb *v); /* NULL without memory */
+
+/* The values of options, by name, on as few lines as it takes. Of flags, choices and numbers alone. */
+void opt_show(const struct opt_verb *v, const void *values, FILE *to);
 
 /* For what a table cannot say: prints "ffwd VERB: <sentence>; see `ffwd help VERB`" and returns 2. */
 int opt_wrong(const struct opt_verb *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -52,6 +52,47 @@ void opt_help(const struct opt_verb *v)
     print_row(&help);
 }
 
+/* --- values ---------------------------------------------------------------------------------------------------------- */
+
+static void word_at(const char *words, uint32_t i, char *out, size_t cap)
+{
+    while (i-- && *words)
+        words += strcspn(words, "|") + 1;
+    snprintf(out, cap, "%.*s", (int)strcspn(words, "|"), words);
+}
+
+static void value_of(const struct opt *o, const void *at, char *out, size_t cap)
+{
+    if (o->kind == OPT_FLAG)
+        snprintf(out, cap, "%s", *(const bool *)at ? "on" : "off");
+    else if (o->kind == OPT_F32)
+        snprintf(out, cap, "%g", (double)*(const float *)at);
+    else if (o->kind == OPT_U64)
+        snprintf(out, cap, "%llu", (unsigned long long)*(const uint64_t *)at);
+    else if (o->kind == OPT_CHOICE)
+        word_at(o->arg, *(const uint32_t *)at, out, cap);
+    else if (*(const uint32_t *)at > o->hi)
+        snprintf(out, cap, "not given");
+    else
+        snprintf(out, cap, "%u", *(const uint32_t *)at);
+}
+
+void opt_show(const struct opt_verb *v, const void *values, FILE *to)
+{
+    int column = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        char value[40], pair[96];
+        value_of(&v->opts[i], (const char *)values + v->opts[i].at, value, sizeof value);
+        int n = snprintf(pair, sizeof pair, "%s %s%s", v->opts[i].name, value, i + 1 < v->n ? "," : "");
+        bool fits = column && column + 1 + n <= WIDTH;
+        fprintf(to, "%s%s", fits ? " " : column ? "\n" : "", pair);
+        column = fits ? column + 1 + n : n;
+    }
+    fputc('\n', to);
+}
+
+/* --- JSON ------------------------------------------------------------------------------------------------------------ */
+
 static json_t *words_of(const char *arg)
 {
     json_t *words = json_array();

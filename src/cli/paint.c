@@ -13,16 +13,47 @@
 static const char *const colours[SOURCE_KINDS] = {"\033[34m", "\033[36m", "\033[35m", "\033[32m", "\033[33m", "\033[31m"};
 #define PLAIN "\033[0m"
 
-static bool on;
+static bool on, terminal;
 static int current; /* origin of what was written last */
 static bool seen[SOURCE_KINDS];
 
-void paint_begin(bool wanted)
+bool paint_possible(void)
 {
     const char *no = getenv("NO_COLOR");
-    on = wanted && isatty(STDOUT_FILENO) && !(no && *no);
+    return isatty(STDOUT_FILENO) && !(no && *no);
+}
+
+void paint_begin(bool wanted)
+{
+    on = wanted && paint_possible();
+    terminal = isatty(STDOUT_FILENO);
     current = -1;
     memset(seen, 0, sizeof seen);
+}
+
+/* How many bytes of s[n] are a control character that a terminal might obey: of ASCII, or of U+0080 to U+009F. */
+static size_t control(const char *s, size_t n)
+{
+    unsigned char c = (unsigned char)s[0], next = n > 1 ? (unsigned char)s[1] : 0;
+    if (c < ' ' || c == 127)
+        return c != '\n' && c != '\t';
+    return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
+}
+
+static void write_harmless(const char *s, size_t n)
+{
+    size_t plain = 0;
+    while (terminal && plain < n) {
+        size_t skip = control(s + plain, n - plain);
+        if (skip) {
+            cli_write(s, plain);
+            cli_write("\xef\xbf\xbd", 3);
+            s += plain + skip;
+            n -= plain + skip;
+        }
+        plain = skip ? 0 : plain + 1;
+    }
+    cli_write(s, n);
 }
 
 void paint_write(int origin, const char *text, size_t n)
@@ -35,7 +66,7 @@ void paint_write(int origin, const char *text, size_t n)
         if (origin >= 0 && origin < SOURCE_KINDS)
             seen[origin] = true;
     }
-    cli_write(text, n);
+    write_harmless(text, n);
 }
 
 void paint_end(void)

@@ -1,13 +1,18 @@
 /*
  * paint: a reply on a terminal, each piece of text in the colour of where its token came from.
  *
- * Only where stdout is a terminal and the environment has no NO_COLOR (no-color.org); otherwise text goes out as it is.
+ * Only where stdout is a terminal and the environment has no NO_COLOR (no-color.org). A terminal obeys control characters,
+ * and a model's text may hold any: there all but line feeds and tabs are shown as U+FFFD. Anything else gets the text as it
+ * is.
  */
 #ifndef CLI_PAINT_H
 #define CLI_PAINT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* Whether there would be colours if they were wanted. */
+bool paint_possible(void);
 
 /* Decides whether there will be colours; `wanted` false: there will be none. */
 void paint_begin(bool wanted);

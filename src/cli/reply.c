@@ -31,6 +31,7 @@ int reply_options_finish(const struct opt_verb *v, struct reply_options *o)
     for (uint32_t i = 0; i < o->biases.n; i++)
         if (!parse_bias(o->biases.item[i], &o->bias[i]))
             return opt_wrong(v, "--logit-bias must be ID=BIAS, not \"%s\"", o->biases.item[i]);
+    p->order_n = 0;
     p->bias = o->bias;
     p->bias_n = o->biases.n;
     for (const char *s = o->order; s; s = *s ? s + 1 : NULL) {

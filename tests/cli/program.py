@@ -1,8 +1,9 @@
-"""Runs the tests of the program: contracts, costs, replay, manuals, then invariance. `program.py WORD ...` runs those whose name has it."""
+"""Runs the tests of the program: contracts, chat, costs, replay, manuals, then invariance. `program.py WORD ...` runs those whose name has it."""
 import os
 import sys
 import time
 
+import chat
 import contracts
 import costs
 import invariance
@@ -15,7 +16,8 @@ def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
     if not os.access(kit.FFWD, os.X_OK):
         sys.exit(f"tests/cli: {kit.FFWD} is not built")
-    tests = kit.tests_of(contracts) + kit.tests_of(costs) + kit.tests_of(replay) + kit.tests_of(manuals) + invariance.tests()
+    modules = (contracts, chat, costs, replay, manuals)
+    tests = [t for module in modules for t in kit.tests_of(module)] + invariance.tests()
     words = sys.argv[1:]
     tests = [t for t in tests if not words or any(w in t.__name__ for w in words)]
     invariance.say_levels()
