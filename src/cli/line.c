@@ -190,6 +190,7 @@ static void set_up_editor(struct line *l)
     el_set(l->el, EL_BIND, "\\e\\n", "ffwd-newline", NULL);
     el_set(l->el, EL_BIND, "\\e[200~", "ffwd-paste", NULL);
     el_set(l->el, EL_BIND, "\\t", "ffwd-tab", NULL);
+    el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     set_up_history(l);
 }
 

@@ -144,10 +144,12 @@ def test_chat_lines_come_back():
         t.line("/undo")
         t.type("\x1b[A\x1b[A\r")  # up, up
         assert "from now on: é日" in t.prompt()
+        t.type("\x12und\r")  # searched backwards
+        assert "no question to take back" in t.prompt()
         t.type("\x04")
         assert t.end() == 0, t.seen
     with open(path, encoding="utf-8") as f:
-        assert [json.loads(line) for line in f] == ["/system é日", "/undo", "/system é日"]
+        assert [json.loads(line) for line in f] == ["/system é日", "/undo", "/system é日", "/undo"]
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600 and stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
     with open(path, "ab") as f:
         f.write(b'not JSON\n7\n"\\u0000"\n"/system \\"later\\"\\nand more"\n"half')

@@ -70,6 +70,17 @@ def test_the_nearest_name_is_suggested():
         assert ", but" not in ffwd(*words).fails(2, "is not").err
 
 
+def test_the_document_has_every_verb_and_command():
+    with open("docs/cli.md", encoding="utf-8") as f:
+        text = f.read()
+    for name, table in tables():
+        assert re.search(rf"`ffwd {name}[ `]|`{name}`|\[{name}\]", text), name
+        assert not table["name"] == "chat" or all(f"`{c}" in text for c in re.findall(r"/[a-z]+", table["about"]))
+    options = {f"--{o['name']}" for _, table in tables() for o in table["options"]} | {"--help", "--version"}
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) - {"--tmep", "--name"}
+    assert named <= options, f"no verb has {named - options}"
+
+
 # ------------------------------------------------------------------------------------------------------ manual pages
 
 
