@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -53,13 +54,31 @@ static char *show_prompt(EditLine *el)
     return (char *)(size_t)line_of(el)->shown;
 }
 
+static bool pastes(void)
+{
+    const char *term = getenv("TERM");
+    return term && strcmp(term, "dumb") != 0;
+}
+
+/* After Ctrl-Z and `fg` the terminal is as the shell likes it, and what was shown is somewhere above. */
+static void take_back_terminal(EditLine *el)
+{
+    struct termios now;
+    if (tcgetattr(STDIN_FILENO, &now) != 0 || !(now.c_lflag & ICANON))
+        return;
+    el_set(el, EL_PREP_TERM, 0);
+    el_set(el, EL_PREP_TERM, 1);
+    if (pastes())
+        fputs(PASTE_ON, stderr);
+    el_set(el, EL_REFRESH);
+}
+
 /*
  * One character of the terminal for libedit: 1, or 0 at the end. Its own reader would not do: it takes up an interrupted
  * read again, and the signal may have come to another thread anyway. So this one looks up now and then.
  */
 static int read_character(EditLine *el, wchar_t *out)
 {
-    (void)el;
     mbstate_t state = {0};
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
     for (;;) {
@@ -67,6 +86,8 @@ static int read_character(EditLine *el, wchar_t *out)
         int ready = poll(&p, 1, LOOK_UP_MS);
         if (cli_interrupted())
             return 0;
+        if (ready <= 0)
+            take_back_terminal(el);
         if (ready <= 0)
             continue;
         if (read(STDIN_FILENO, &byte, 1) != 1)
@@ -230,16 +251,14 @@ void line_free(struct line *l)
 /* Appends the next line, without its end, to the input. *ended: there is none. */
 static void read_edited(struct line *l, bool *ended)
 {
-    const char *term = getenv("TERM");
-    bool pastes = term && strcmp(term, "dumb") != 0;
     int count = 0;
     locale_t old = l->utf8 ? uselocale(l->utf8) : (locale_t)0;
     el_set(l->el, EL_PREP_TERM, 1); /* before anything invites to type: Ctrl-D would be lost, and so would long pastes */
-    if (pastes)
+    if (pastes())
         fputs(PASTE_ON, stderr);
     el_resize(l->el);
     const char *s = el_gets(l->el, &count);
-    if (pastes)
+    if (pastes())
         fputs(PASTE_OFF, stderr);
     if (old)
         uselocale(old);

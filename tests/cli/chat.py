@@ -2,7 +2,9 @@
 import json
 import os
 import re
+import signal
 import stat
+import termios
 import time
 
 from kit import GEMMA, SMOLLM2, any_model, ffwd, need, temp
@@ -229,6 +231,26 @@ def test_chat_tab_completes_commands():
         assert "from now on: x" in t.prompt()
         t.type("/l\t\t\x7f\x7f\x7f\x7f\x7fq\t\r")  # /load, rubbed out, /quit
         assert t.end() == 0
+
+
+def test_chat_comes_back_after_a_stop():
+    """As after Ctrl-Z and `fg`: the shell has given the terminal its own mode meanwhile."""
+    with Terminal("chat", "-m", any_model(), "-n", "1", env=STATE) as t:
+        t.prompt()
+        raw = termios.tcgetattr(t.fd)
+        t.type("/system on")
+        t.wait("on")
+        os.kill(t.pid, signal.SIGSTOP)
+        cooked = list(raw)
+        cooked[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(t.fd, termios.TCSANOW, cooked)
+        os.kill(t.pid, signal.SIGCONT)
+        t.wait("> /system on")
+        t.type("e\r")
+        assert "from now on: one" in t.prompt()
+        os.kill(t.pid, signal.SIGTERM)
+        assert t.end() == 0 and termios.tcgetattr(t.fd)[3] & termios.ICANON, "it leaves the terminal as it was"
+        assert t.seen.rstrip().endswith(b"\x1b[?2004l"), t.seen
 
 
 def test_chat_on_a_dumb_terminal():
