@@ -12,6 +12,8 @@
 /* Sampled tokens stay as they are. Of the 16 colours every terminal has those that can be read on dark and on light. */
 static const char *const colours[SOURCE_KINDS] = {"\033[34m", "\033[36m", "\033[35m", "\033[32m", "\033[33m", "\033[31m"};
 #define PLAIN "\033[0m"
+#define DIM "\033[2m"
+#define ASIDE (-2) /* beside the origins */
 
 static bool on, terminal;
 static int current; /* origin of what was written last */
@@ -56,8 +58,29 @@ static void write_harmless(const char *s, size_t n)
     cli_write(s, n);
 }
 
+void paint_aside(const char *text, size_t n)
+{
+    if (!terminal)
+        return;
+    if (current != ASIDE && paint_possible())
+        cli_write(DIM, strlen(DIM));
+    current = ASIDE;
+    write_harmless(text, n);
+}
+
+static void leave_aside(void)
+{
+    if (current == ASIDE && paint_possible())
+        cli_write(PLAIN, strlen(PLAIN));
+}
+
 void paint_write(int origin, const char *text, size_t n)
 {
+    if (n && current == ASIDE) {
+        leave_aside();
+        cli_write("\n", 1);
+        current = -1;
+    }
     if (on && n && origin != current) {
         const char *c = origin >= 0 && origin < SOURCE_KINDS ? colours[origin] : PLAIN;
         cli_write(PLAIN, strlen(PLAIN));
@@ -72,6 +95,7 @@ void paint_write(int origin, const char *text, size_t n)
 void paint_end(void)
 {
     bool any = false;
+    leave_aside();
     if (!on)
         return;
     cli_write(PLAIN, strlen(PLAIN));

@@ -20,6 +20,9 @@ void paint_begin(bool wanted);
 /* Text of a token; origin as in struct event. */
 void paint_write(int origin, const char *text, size_t n);
 
+/* Text that precedes the reply proper, dimmed, which then begins on a line of its own. Only terminals show it. */
+void paint_aside(const char *text, size_t n);
+
 /* Back to plain; then, on stderr, which colours were seen and what they mean. */
 void paint_end(void);
 

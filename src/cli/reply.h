@@ -20,7 +20,10 @@ struct reply_options {
     const char *sources;                  /* NULL = all */
     uint32_t sources_off;                 /* what that comes to */
     const struct request *asked;          /* grammar, rows and what else goes with them; NULL = none of it */
+    bool keep_special;                    /* control tokens appear in the text */
     bool colours;                         /* text is painted by origin */
+    void (*listen)(void *listener, const struct event *ev); /* shows the events of a streamed reply; NULL: their text is */
+    void *listener;
     const char *order;                    /* NULL = the default */
     struct sample_bias bias[LIMIT_STOPS]; /* of `biases` */
 };

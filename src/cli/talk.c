@@ -9,20 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "chat/chat.h"
 #include "cli/cli.h"
+#include "cli/said.h"
 #include "text/text.h"
 
 enum status talk_init(struct talk *t, const struct api_model *m, struct engine *engine, struct err *e)
 {
     *t = (struct talk){.m = m, .engine = engine, .messages = json_array()};
+    TRY(chat_tools_cache_new(&t->formats, m->chat, e));
     return t->messages ? ST_OK : err_set(e, ST_NO_MEMORY, "", "no memory for a conversation");
 }
 
 void talk_release(struct talk *t)
 {
     json_decref(t->messages);
+    chat_tools_cache_free(t->formats);
     t->messages = NULL;
+    t->formats = NULL;
 }
 
 /* --- messages -------------------------------------------------------------------------------------------------------- */
@@ -53,14 +56,14 @@ static json_t *new_message(const char *role, const char *text, size_t n, struct 
     return content ? json_pack("{s:s, s:o}", "role", role, "content", content) : NULL;
 }
 
-static enum status add_message(struct talk *t, const char *role, const char *text, size_t n, struct err *e)
+/* Takes the reference, which may be NULL: then `e` says why. */
+static enum status add_message(struct talk *t, json_t *message, struct err *e)
 {
-    json_t *message = new_message(role, text, n, e);
     if (!message)
         return e->code;
     if (json_array_size(t->messages) >= LIMIT_MESSAGES) {
         json_decref(message);
-        return err_set(e, ST_TOO_LONG, role, "the conversation has %u messages, which is all it may have", LIMIT_MESSAGES);
+        return err_set(e, ST_TOO_LONG, "", "the conversation has %u messages, which is all it may have", LIMIT_MESSAGES);
     }
     json_array_append_new(t->messages, message);
     return ST_OK;
@@ -101,38 +104,65 @@ bool talk_undo(struct talk *t)
 
 /* --- turns ----------------------------------------------------------------------------------------------------------- */
 
-static enum status render(const struct talk *t, const json_t *messages, tok_id **ids, size_t *n, struct err *e)
+/* A conversation as a client would send it: the request's text, for free(), and the ids of the prompt that it comes to. */
+struct rendered {
+    char *request;
+    tok_id *ids;
+    size_t n;
+};
+
+/* release_rendered() is due either way. */
+static enum status render(const struct talk *t, const json_t *messages, struct rendered *out, struct err *e)
 {
     const struct chat_options co = {.max_bytes = LIMIT_BODY};
     json_t *root = json_pack("{s:O}", "messages", messages);
-    char *request = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    enum status st = request ? chat_prompt(t->m->chat, request, strlen(request), &co, ids, n, e)
-                             : err_set(e, ST_NO_MEMORY, "", "no memory for the conversation");
-    free(request);
+    *out = (struct rendered){.request = root ? json_dumps(root, JSON_COMPACT) : NULL};
     json_decref(root);
-    return st;
+    if (!out->request)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for the conversation");
+    return chat_prompt(t->m->chat, out->request, strlen(out->request), &co, &out->ids, &out->n, e);
+}
+
+static void release_rendered(struct rendered *r)
+{
+    free(r->request);
+    if (r->ids)
+        tok_ids_free(r->ids, r->n);
+}
+
+/* What is left to do once a reply has ended well: its message, unless nothing was said, and its figures. */
+static enum status keep(struct talk *t, const struct said *s, const struct reply *r, struct err *e)
+{
+    if (r->result.finish == FINISH_CANCELLED && said_nothing(s))
+        return err_set(e, ST_CANCELLED, "", "interrupted before the reply began");
+    err_set(e, ST_NO_MEMORY, "", "no memory for the reply");
+    TRY(add_message(t, said_message(s), e));
+    reply_print_figures(r);
+    return ST_OK;
 }
 
 /* Answers the conversation as it stands, and appends the reply. ST_CANCELLED: it was interrupted before any text. */
 static enum status answer(struct talk *t, const struct reply_options *how, struct err *e)
 {
+    struct reply_options own = *how;
     struct reply r = {0};
-    tok_id *ids = NULL;
-    size_t count = 0;
-    enum status st = render(t, t->messages, &ids, &count, e);
-    if (st != ST_OK)
-        return st;
-    st = reply_run(t->engine, t->m->tok, ids, count, how, true, &r, e);
-    tok_ids_free(ids, count);
-    if (r.text.len && r.text.data[r.text.len - 1] != '\n')
-        cli_write("\n", 1);
-    if (st == ST_OK && r.result.finish == FINISH_CANCELLED && r.text.len == 0)
-        st = err_set(e, ST_CANCELLED, "", "interrupted before the reply began");
+    struct said s = {0};
+    struct rendered p;
+    own.sampling.bias = own.bias;
+    enum status st = render(t, t->messages, &p, e);
+    if (st == ST_OK)
+        st = said_init(&s, t->m->tok, t->formats, p.request, strlen(p.request), p.ids, p.n, e);
     if (st == ST_OK) {
-        st = add_message(t, "assistant", r.text.data ? r.text.data : "", r.text.len, e);
-        reply_print_figures(&r);
+        said_listen(&s, &own);
+        st = reply_run(t->engine, t->m->tok, p.ids, p.n, &own, true, &r, e);
     }
+    if (!said_nothing(&s) && (s.answer.len == 0 || s.answer.data[s.answer.len - 1] != '\n'))
+        cli_write("\n", 1);
+    if (st == ST_OK)
+        st = keep(t, &s, &r, e);
     reply_release(&r);
+    said_release(&s);
+    release_rendered(&p);
     return st;
 }
 
@@ -140,7 +170,7 @@ enum status talk_ask(struct talk *t, const char *text, size_t n, const struct re
 {
     size_t before = json_array_size(t->messages);
     t->retries = 0;
-    enum status st = add_message(t, "user", text, n, e);
+    enum status st = add_message(t, new_message("user", text, n, e), e);
     if (st == ST_OK)
         st = answer(t, how, e);
     if (st != ST_OK)
@@ -159,7 +189,6 @@ enum status talk_retry(struct talk *t, const struct reply_options *how, struct e
         st = err_set(e, ST_ARGUMENT, "", "there is no question to ask again");
     } else {
         next.sampling.seed += ++t->retries;
-        next.sampling.bias = next.bias;
         st = answer(t, &next, e);
     }
     if (st != ST_OK) {
@@ -214,15 +243,14 @@ enum status talk_load(struct talk *t, const char *path, struct err *e)
 {
     struct buf text;
     struct err why = {0};
-    tok_id *ids = NULL;
-    size_t n = 0;
+    struct rendered p = {0};
     TRY(cli_read(path, LIMIT_BODY, &text, e));
     json_t *list = messages_in(&text);
     buf_release(&text);
     if (!list)
         return err_set(e, ST_ARGUMENT, path, "%.200s: neither an array of messages nor an object that has one", path);
-    enum status st = json_array_size(list) ? render(t, list, &ids, &n, &why) : ST_OK;
-    tok_ids_free(ids, n);
+    enum status st = json_array_size(list) ? render(t, list, &p, &why) : ST_OK;
+    release_rendered(&p);
     if (st != ST_OK) {
         json_decref(list);
         return err_set(e, st, path, "%.200s: %.200s", path, why.text);

@@ -16,6 +16,7 @@ struct talk {
     const struct api_model *m;
     struct engine *engine;
     json_t *messages; /* owned */
+    struct chat_tools_cache *formats; /* owned: how the model marks what it thinks */
     uint32_t retries; /* of the latest question */
 };
 

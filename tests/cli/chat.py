@@ -7,7 +7,7 @@ import stat
 import termios
 import time
 
-from kit import GEMMA, SMOLLM2, any_model, ffwd, need, temp
+from kit import GEMMA, SMOLLM2, any_model, ffwd, need, temp, tiny
 from terminal import Terminal, plain
 
 STATE = {"XDG_STATE_HOME": temp("state"), "NO_COLOR": ""}
@@ -106,6 +106,25 @@ def test_chat_saves_and_loads():
 def test_chat_a_failed_turn_changes_nothing():
     ended, messages = talk("one", "the sea " * 200, "two", args=("--ctx", 128))
     assert ended.code == 1 and "128" in ended.err and questions(messages) == ["one", "two"], ended
+
+
+THINKS = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>{{ m.reasoning_content }}"
+          "</think>{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>")
+
+
+def test_chat_keeps_reasoning_apart():
+    model, path = tiny("smollm2", THINKS), temp("thought.json")
+    with Terminal("chat", "-m", model, "-n", "3", env=STATE) as t:
+        t.prompt()
+        thought = re.search(r"\x1b\[2m(.*)\x1b\[0m\r\n\[", t.line("one"))[1]
+        t.line(f"/save {path}")
+        t.type("\x04")
+        assert t.end() == 0
+    kept = json.load(open(path, encoding="utf-8"))["messages"][1]
+    assert kept == {"role": "assistant", "content": "", "reasoning_content": thought} and thought, kept
+    assert f"<think>{thought}</think>" in ffwd("template", "-m", model, "--chat", path).ok().out
+    piped = ffwd("chat", "-m", model, "-n", "3", stdin=b"one\n").ok()
+    assert piped.out == "\n", piped
 
 
 def test_chat_unknown_commands():
