@@ -10,11 +10,13 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/home.h"
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/math.h"
 #include "base/mem.h"
+#include "base/nice.h"
 #include "base/pool.h"
 #include "base/rng.h"
 

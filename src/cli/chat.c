@@ -23,7 +23,7 @@ struct options {
     const char *model, *system, *load, *draft_model;
     struct reply_options reply;
     uint32_t threads, ctx, kv;
-    bool no_history;
+    bool no_history, no_packed_cache;
 };
 
 static const struct opt opts[] = {
@@ -41,6 +41,7 @@ static const struct opt opts[] = {
     CLI_OPT_CTX(struct options),
     CLI_OPT_KV(struct options),
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
 };
 static const struct opt_verb verb = {
     "chat",
@@ -152,12 +153,12 @@ int verb_chat(int argc, char **argv)
         return status;
     struct api_model m, draft = {0};
     struct err e = {0};
-    if (cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e) != ST_OK)
+    if (cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, o.no_packed_cache, &e) != ST_OK)
         return cli_fail(&e);
     cli_catch_signals();
     enum status st = check_template(&m, &e);
     if (st == ST_OK)
-        st = sources_load_draft(&draft, o.draft_model, o.threads, &m, &e);
+        st = sources_load_draft(&draft, o.draft_model, o.threads, o.no_packed_cache, &m, &e);
     status = st == ST_OK ? start(&m, &draft, &o) : cli_fail(&e);
     api_close(&draft);
     api_close(&m);

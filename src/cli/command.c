@@ -15,14 +15,23 @@
 
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* In brackets, on stderr. It may quote a file, so nothing in it is left for a terminal to obey. */
 static void say(const char *fmt, ...)
 {
+    char *text;
     va_list ap;
     va_start(ap, fmt);
-    fputc('[', stderr);
-    vfprintf(stderr, fmt, ap);
-    fputs("]\n", stderr);
+    int n = vasprintf(&text, fmt, ap);
     va_end(ap);
+    if (n < 0)
+        return;
+    fputc('[', stderr);
+    for (size_t i = 0, skip; i < (size_t)n; i += skip ? skip : 1) {
+        skip = paint_control(text + i, (size_t)n - i);
+        fputc(skip ? ' ' : text[i], stderr);
+    }
+    fputs("]\n", stderr);
+    free(text);
 }
 
 /* --- the conversation ------------------------------------------------------------------------------------------------ */

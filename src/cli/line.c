@@ -86,10 +86,10 @@ static int read_character(EditLine *el, wchar_t *out)
         int ready = poll(&p, 1, LOOK_UP_MS);
         if (cli_interrupted())
             return 0;
-        if (ready <= 0)
+        if (ready <= 0) {
             take_back_terminal(el);
-        if (ready <= 0)
             continue;
+        }
         if (read(STDIN_FILENO, &byte, 1) != 1)
             return 0;
         size_t used = mbrtowc(out, &byte, 1, &state);
@@ -163,7 +163,7 @@ static unsigned char on_tab(EditLine *el, int c)
         rest[i - n] = (wchar_t)found[i];
     if (count == 1)
         rest[wcslen(rest)] = L' ';
-    if (n == 0 || !rest[0])
+    if (n == 0 || !rest[0] || at->cursor != at->lastchar)
         return CC_REFRESH_BEEP;
     return el_winsertstr(el, rest) == 0 ? CC_REFRESH : CC_ERROR;
 }

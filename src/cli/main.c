@@ -41,10 +41,11 @@ static const struct verb *find_verb(const char *name)
 
 static const char environment[] =
     "Environment:\n"
-    "  FFWD_CPU        instruction set to use instead of the best one: ref, avx2, avx512 or neon\n"
-    "  XDG_CACHE_HOME  where models are kept, in ffwd/models (~/.cache)\n"
-    "  XDG_STATE_HOME  where chat keeps the lines that were typed, in ffwd/chat.history (~/.local/state)\n"
-    "  NO_COLOR        if set to anything, no colours\n";
+    "  FFWD_CPU           instruction set to use instead of the best one: ref, avx2, avx512 or neon\n"
+    "  FFWD_PACKED_CACHE  bytes that packed weights may take in the cache; off keeps none\n"
+    "  XDG_CACHE_HOME     where models and packed weights are kept, in ffwd/models and ffwd/packed (~/.cache)\n"
+    "  XDG_STATE_HOME     where chat keeps the lines that were typed, in ffwd/chat.history (~/.local/state)\n"
+    "  NO_COLOR           if set to anything, no colours\n";
 
 static int print_usage(void)
 {

@@ -33,8 +33,8 @@ void paint_begin(bool wanted)
     memset(seen, 0, sizeof seen);
 }
 
-/* How many bytes of s[n] are a control character that a terminal might obey: of ASCII, or of U+0080 to U+009F. */
-static size_t control(const char *s, size_t n)
+/* Those of ASCII, and U+0080 to U+009F. */
+size_t paint_control(const char *s, size_t n)
 {
     unsigned char c = (unsigned char)s[0], next = n > 1 ? (unsigned char)s[1] : 0;
     if (c < ' ' || c == 127)
@@ -46,7 +46,7 @@ static void write_harmless(const char *s, size_t n)
 {
     size_t plain = 0;
     while (terminal && plain < n) {
-        size_t skip = control(s + plain, n - plain);
+        size_t skip = paint_control(s + plain, n - plain);
         if (skip) {
             cli_write(s, plain);
             cli_write("\xef\xbf\xbd", 3);

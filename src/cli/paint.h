@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* How many bytes at s[n], n > 0, are a control character that a terminal might obey; 0: they are none, or a line feed or
+ * tab. */
+size_t paint_control(const char *s, size_t n);
+
 /* Whether there would be colours if they were wanted. */
 bool paint_possible(void);
 

@@ -135,8 +135,10 @@ static enum status keep(struct talk *t, const struct said *s, const struct reply
 {
     if (r->result.finish == FINISH_CANCELLED && said_nothing(s))
         return err_set(e, ST_CANCELLED, "", "interrupted before the reply began");
-    err_set(e, ST_NO_MEMORY, "", "no memory for the reply");
-    TRY(add_message(t, said_message(s), e));
+    json_t *message = said_message(s);
+    if (!message)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for the reply");
+    TRY(add_message(t, message, e));
     reply_print_figures(r);
     return ST_OK;
 }

@@ -134,6 +134,8 @@ def test_chat_unknown_commands():
                   '"maybe"', "system message from now on: x"):
         assert words in ended.err, (words, str(ended))
     assert ended.err.count("there is no system message") == 2, ended
+    ended, _ = talk("/system a\x1b]0;b\x07\x9bc", "/load " + temp("no\x1b[2Jfile"))
+    assert "a ]0;b  c]" in ended.err and "no [2Jfile" in ended.err, ended
     told = ffwd("chat", "-m", any_model(), stdin=b"/help\n").ok().err
     about = " ".join(ffwd("chat", "--help").ok().out.split())
     for name in re.findall(r"^  (/[a-z]+)", told, re.M):

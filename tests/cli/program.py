@@ -1,4 +1,4 @@
-"""Runs the tests of the program: contracts, chat, costs, replay, manuals, then invariance. `program.py WORD ...` runs those whose name has it."""
+"""Runs the tests of the program, module by module. `program.py WORD ...` runs those whose name has it."""
 import os
 import sys
 import time
@@ -9,6 +9,7 @@ import costs
 import invariance
 import kit
 import manuals
+import packed
 import replay
 
 
@@ -16,7 +17,7 @@ def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
     if not os.access(kit.FFWD, os.X_OK):
         sys.exit(f"tests/cli: {kit.FFWD} is not built")
-    modules = (contracts, chat, costs, replay, manuals)
+    modules = (contracts, chat, costs, packed, replay, manuals)
     tests = [t for module in modules for t in kit.tests_of(module)] + invariance.tests()
     words = sys.argv[1:]
     tests = [t for t in tests if not words or any(w in t.__name__ for w in words)]
