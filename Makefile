@@ -284,14 +284,18 @@ $(PUBLIC): $(LIB)
 	@rm -f $@ && $(LD) -r -o $(@D)/ffwd.o --whole-archive $(LIB) \
 	   && objcopy --wildcard --keep-global-symbol='ffwd_*' $(@D)/ffwd.o && $(AR) rcs $@ $(@D)/ffwd.o
 
-install: build $(PUBLIC) ## PREFIX=/usr/local: program, library, header, pkg-config file
+install: build $(PUBLIC) ## PREFIX=/usr/local: program, library, header, pkg-config file, manual pages, completions
 	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/ffwd
 	install -m 644 include/ffwd.h $(DESTDIR)$(PREFIX)/include/ffwd.h
 	install -m 644 $(PUBLIC) $(SHIM_LIB) $(DESTDIR)$(PREFIX)/lib/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' ffwd.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ffwd.pc
+	@rm -rf $(BUILD)/share && tools/manual.py $(PROGRAM) $(BUILD)/share
+	@to='$(abspath $(DESTDIR)$(PREFIX)/share)' && cd $(BUILD)/share && find . -type f -exec install -D -m 644 {} "$$to"/{} \;
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/ffwd include/ffwd.h lib/libffwd.a lib/libffwd_shim.a lib/pkgconfig/ffwd.pc)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/ffwd include/ffwd.h lib/libffwd.a lib/libffwd_shim.a lib/pkgconfig/ffwd.pc \
+	   share/man/man1/ffwd.1 share/man/man1/ffwd-*.1 share/bash-completion/completions/ffwd \
+	   share/zsh/site-functions/_ffwd share/fish/vendor_completions.d/ffwd.fish)
 
 notices: ## rewrites NOTICES.md from the crates and libraries that are linked
 	@tools/notices.py
