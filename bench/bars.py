@@ -20,14 +20,16 @@ MODELS = {
 }
 QUICK_MODELS = ["smollm2", "1b-q4_k_m"]
 
-# kind of measurement (peers.KINDS, or "own": ffwd alone); its number; what it is; digits shown; whether less is better
+# kind of measurement (peers.KINDS, or one of ALONE); its number; what it is; digits shown; whether less is better
 Figure = collections.namedtuple("Figure", "kind n text digits less")
+ALONE = ("linear", "own")  # ffwd alone
 FIGURES = {
     **{f"prefill-{n}": Figure("prefill", n, f"prefill {n}, tok/s", 0, False) for n in (32, 128, 512, 2048)},
     **{f"decode-{n}": Figure("decode", n, f"decode {peers.DECODE} after {n}, tok/s", 0, False)
        for n in (0, 2048, 8192)},
     **{f"batch-{n}": Figure("batch", n, f"decode, rows: {n}, tok/s", 0, False) for n in (1, 2, 4, 8, 16, 32)},
     **{f"forward-{n}": Figure("forward", n, f"a pass, tokens: {n}, ms", 1, True) for n in (1, 2, 3, 4, 6, 8, 12, 16)},
+    **{f"linear-{n}": Figure("linear", n, f"linear layers of a prompt of {n}, GMAC/s", 0, False) for n in (512,)},
     "first-token": Figure("start", 0, "cold process to first token, s", 2, True),
     "memory": Figure("start", 0, "its peak memory, MB", 0, True),
     "fixed": Figure("own", 0, "peak memory beyond weights and KV, MB", 0, True),
@@ -42,8 +44,9 @@ SMALL = ("smollm2", "gemma")
 # figures; whose; ffwd ÷ the better peer is at least; the share of what the machine could do is at least. A pair: with
 # AVX2 only, with VNNI.
 BARS = [
-    (["prefill-512"], ["1b"], 1.35, (0.65, 0.70)),
-    (["prefill-512"], SMALL, 1.6, (0.65, 0.70)),
+    (["prefill-512"], ["1b"], 1.35, None),
+    (["prefill-512"], SMALL, 1.6, None),
+    (["linear-512"], EVERY, None, (0.65, 0.70)),
     (["prefill-2048"], EVERY, 1.2, None),
     (["decode-0"], ["1b", "gemma"], 1.0, 0.88),
     (["decode-0"], ["smollm2"], 1.35, 0.75),
@@ -111,6 +114,9 @@ def shares(figure, model, got):
     """What share of the machine's best each round reached; None for figures that have no such limit."""
     if FIGURES[figure].kind in ("start", "own"):
         return None
+    if FIGURES[figure].kind == "linear":
+        peaks = [int8_peak(model, got["isa"], probe) for probe in got["probes"][figure]]
+        return kit.Figures(v / p for v, p in zip(got["figures"][figure]["ffwd"].values, peaks)) if all(peaks) else None
     return kit.Figures(limit_seconds(figure, model, got["info"], got["isa"], probe) / pass_seconds(figure, value)
                        for value, probe in zip(got["figures"][figure]["ffwd"].values, got["probes"][figure]))
 

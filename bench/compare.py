@@ -76,7 +76,7 @@ def guess(model, figures, programs):
     prompts = steps = 0
     for name in figures:
         f = bars.FIGURES[name]
-        prompts += {"prefill": 2 * f.n * peers.prefill_reps(f.n), "decode": f.n, "batch": f.n * peers.BATCH_PROMPT,
+        prompts += {"prefill": 2 * f.n * peers.prefill_reps(f.n), "linear": 2 * f.n, "decode": f.n, "batch": f.n * peers.BATCH_PROMPT,
                     "forward": f.n * peers.FORWARD_REPS}.get(f.kind, 0)
         steps += {"decode": peers.DECODE, "batch": peers.BATCH_TOKENS * (1 + f.n / 4), "forward": peers.FORWARD_REPS,
                   "own": 60}.get(f.kind, 0)
@@ -122,6 +122,8 @@ def values_of(program, model, names, info):
     """{figure: value} of one program, for figures that are measured together."""
     numbers = {name: bars.FIGURES[name].n for name in names}
     kind = bars.FIGURES[names[0]].kind
+    if kind == "linear":
+        return {name: program.linear(model, n) for name, n in numbers.items()}
     if kind == "own":
         return {name: value for name, value in own_values(model, program, info).items() if name in names}
     if kind == "start":
@@ -140,7 +142,7 @@ def values_of(program, model, names, info):
 
 def measure_part(got, path, part, programs, plan):
     """Rounds of figures that are measured together, into `got`."""
-    if bars.FIGURES[part.names[0]].kind == "own":
+    if bars.FIGURES[part.names[0]].kind in bars.ALONE:
         programs = programs[:1]
     for name in part.names:
         got["figures"][name] = {p.name: kit.Figures() for p in programs}
@@ -164,7 +166,7 @@ def measure(model, path, parts, ffwd, others, plan):
     kit.read_whole(path)
     info = ffwd.info("-m", path)
     got = {"isa": info["isa"], "threads": int(ffwd.threads), "info": info["model"], "figures": {}, "probes": {}}
-    kinds = [kind for kind in kinds_of(name for part in parts for name in part.names) if kind != "own"]
+    kinds = [kind for kind in kinds_of(name for part in parts for name in part.names) if kind not in bars.ALONE]
     for part in parts:
         what = ", ".join(part.names) or "the settings of the peers"
         kit.say(f"{title}: {what} (about {plan.minutes():.0f} min left)")
@@ -223,7 +225,7 @@ def arguments():
     ask.add_argument("--quick", action="store_true", help="few models and figures, less than five minutes, no file")
     ask.add_argument("--json", action="store_true", help="prints one JSON object and nothing else")
     ask.add_argument("--models", default="", help=f"of {', '.join(bars.MODELS)}")
-    ask.add_argument("--figures", default="", help="names, or kinds: prefill, decode, batch, forward, start, own")
+    ask.add_argument("--figures", default="", help="names, or kinds: prefill, decode, batch, forward, start, linear, own")
     ask.add_argument("--rounds", type=int, default=3)
     ask.add_argument("--threads", type=int, default=2)
     ask.add_argument("--ffwd", default=os.environ.get("FFWD", os.path.join(kit.BUILD, "ffwd")))

@@ -45,6 +45,9 @@ class Ffwd:
     def prefill(self, model, n):
         return self.bench(model, "--ctx", n, "--pp", n, "--tg", 0, "--reps", prefill_reps(n))["pp"]["median"]
 
+    def linear(self, model, n):
+        return self.bench(model, "--ctx", n, "--pp", n, "--tg", 0, "--reps", 1)["pp"]["linear_gmac_s"]
+
     def decode(self, model, depth):
         return self.bench(model, "--ctx", depth + DECODE, "--pp", 0, "--tg", DECODE, "--depth", depth, "--reps",
                           1)["tg"]["median"]

@@ -47,14 +47,15 @@ static const struct opt_verb verb = {
     "bench",
     "Times prefill and decode with random ids: median and range of tokens per second, all rows together. JSON: {model, "
     "architecture, types, isa, threads, kv, depth, batch, reps, weight_bytes, token_bytes, load_seconds, peak_bytes, "
-    "pp: {tokens, median, min, max, runs}, tg: {the same, gbytes_per_second}, probe_gbytes_per_second}; "
+    "pp: {tokens, median, min, max, runs, linear_gmac_s}, tg: {the first five, gbytes_per_second}, "
+    "probe_gbytes_per_second}; "
     "with --profile {rows, steps, overhead_us: {p50, p95, mean}, forward_ms, head_ms, sample_ms}. A server under load is "
     "measured by `ffwd bench load`, what fast-forwarding saves by `ffwd bench replay`; both have options of their own: "
     "`ffwd help bench load`.",
     "-m FILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 struct series {
-    double rate[MAX_REPS]; /* tokens per second */
+    double rate[MAX_REPS]; /* tokens per second, unless said otherwise */
     uint32_t n;
 };
 
@@ -64,6 +65,7 @@ struct job {
     const struct options *o;
     tok_id *ids; /* [max(pp, depth)] */
     struct series pp, tg;
+    struct series linear; /* GMAC/s of the linear layers during each of pp */
     double probe, load_seconds;
 };
 
@@ -98,11 +100,12 @@ static enum status feed_depth(struct job *j, uint32_t depth, struct err *e)
     return ST_OK;
 }
 
-static enum status time_prefill(struct job *j, uint32_t depth, double *rate, struct err *e)
+static enum status time_prefill(struct job *j, uint32_t depth, double *rate, double *gmac_s, struct err *e)
 {
     TRY(feed_depth(j, depth, e));
     for (uint32_t i = 0; i < j->o->pp; i++)
         j->ids[i] = direct_random_id(&j->d, 1000, i);
+    uint64_t linear = model_linear_ns(j->d.run);
     double t = clock_seconds();
     for (uint32_t r = 0; r < j->o->batch; r++) {
         uint32_t last;
@@ -111,6 +114,7 @@ static enum status time_prefill(struct job *j, uint32_t depth, double *rate, str
         model_head(j->d.run, &last, 1, j->d.logits, NULL);
     }
     *rate = (double)j->o->pp * j->o->batch / (clock_seconds() - t);
+    *gmac_s = (double)j->o->pp * j->o->batch * (double)j->d.info->token_macs / (double)(model_linear_ns(j->d.run) - linear);
     return ST_OK;
 }
 
@@ -147,12 +151,14 @@ static enum status run_all(struct job *j, struct err *e)
 {
     for (uint32_t i = 0; i <= j->o->reps; i++) { /* the first one warms: page tables, caches, clocks */
         uint32_t depth = i ? j->o->depth : 0;
-        double rate;
+        double rate, linear;
         cli_progress("repetition %u of %u", i, j->o->reps);
         if (j->o->pp) {
-            TRY(time_prefill(j, depth, &rate, e));
-            if (i)
+            TRY(time_prefill(j, depth, &rate, &linear, e));
+            if (i) {
                 j->pp.rate[j->pp.n++] = rate;
+                j->linear.rate[j->linear.n++] = linear;
+            }
         }
         if (j->o->tg) {
             TRY(time_decode(j, depth, &rate, e));
@@ -207,8 +213,11 @@ static int print_json(const struct job *j)
         o->kv ? "f32" : "f16", "depth", (int)o->depth, "batch", (int)o->batch, "reps", (int)o->reps, "weight_bytes",
         (json_int_t)i->weight_bytes, "token_bytes", (json_int_t)i->token_bytes, "load_seconds", j->load_seconds,
         "peak_bytes", (json_int_t)mem_peak());
-    if (j->pp.n)
-        json_object_set_new(root, "pp", series_json(&j->pp, o->pp));
+    if (j->pp.n) {
+        json_t *pp = series_json(&j->pp, o->pp);
+        json_object_set_new(pp, "linear_gmac_s", json_real(quantile(&j->linear, 0.5)));
+        json_object_set_new(root, "pp", pp);
+    }
     if (j->tg.n) {
         json_t *tg = series_json(&j->tg, o->tg);
         double passes = quantile(&j->tg, 0.5) / o->batch;
@@ -226,8 +235,9 @@ static int print_plain(const struct job *j)
     printf("%s, %s; %s, %d threads, %.1f MB read per token\n", i->name, i->types, j->ops->name,
            pool_size(j->d.workers), (double)i->token_bytes / 1e6);
     if (j->pp.n)
-        printf("prefill %u%s: %.1f tok/s [%.1f-%.1f]\n", j->o->pp, j->o->batch > 1 ? " (each row)" : "",
-               quantile(&j->pp, 0.5), quantile(&j->pp, 0), quantile(&j->pp, 1));
+        printf("prefill %u%s: %.1f tok/s [%.1f-%.1f], linear layers at %.0f GMAC/s\n", j->o->pp,
+               j->o->batch > 1 ? " (each row)" : "", quantile(&j->pp, 0.5), quantile(&j->pp, 0), quantile(&j->pp, 1),
+               quantile(&j->linear, 0.5));
     if (j->tg.n)
         printf("decode %u x %u after %u: %.1f tok/s [%.1f-%.1f], %.1f GB/s of weights\n", j->o->tg, j->o->batch,
                j->o->depth, quantile(&j->tg, 0.5), quantile(&j->tg, 0), quantile(&j->tg, 1),

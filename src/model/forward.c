@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/run.h"
 
 #define TOKENS_PER_TASK 8u
@@ -88,9 +89,18 @@ static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
     return tasks;
 }
 
+/* A job that reads weights. */
+static void run_linear(struct model_run *r, pool_fn *fn, void *ctx, uint32_t tasks)
+{
+    uint64_t since = r->timed ? clock_ns() : 0;
+    pool_run(r->pool, fn, ctx, tasks);
+    if (r->timed)
+        r->linear_ns += clock_ns() - since;
+}
+
 static void linear(struct model_run *r, struct linear_job *j)
 {
-    pool_run(r->pool, linear_task, j, linear_cut(r, j));
+    run_linear(r, linear_task, j, linear_cut(r, j));
 }
 
 /* The step's activations x[tokens][cols], to be read by `mat`. */
@@ -315,7 +325,7 @@ static void feed_forward(struct model_run *r, const struct layer *ly)
                         .quantise = reads_int8(&ly->down)};
     g.step = ceil_div(g.step, GLU_BLOCK) * GLU_BLOCK;
     g.step = g.step < GLU_PANELS ? g.step : GLU_PANELS;
-    pool_run(r->pool, glu_task, &g, ceil_div(panels, g.step));
+    run_linear(r, glu_task, &g, ceil_div(panels, g.step));
     struct linear_job down = {.act = g.out, .n = 1, .mat = {&ly->down}, .out = {r->proj}};
     linear(r, &down);
 }

@@ -77,6 +77,10 @@ size_t model_run_bytes(const struct model *m, struct pool *pool, uint32_t tokens
  * span order. Cannot fail: non-finite values stay within their row and show in its logits. */
 void model_forward(struct model_run *r, const struct model_span *spans, uint32_t n_spans);
 
+/* Nanoseconds that linear layers took in forwards since the first call of this function, which begins to count them. What is
+ * done to their outputs on the spot is in it; the head is not. */
+uint64_t model_linear_ns(struct model_run *r);
+
 /* Logits of n of the last forward's ids: `at` indexes them in feeding order (span after span). out is [n][vocab] f32. top
  * is [n], the largest of each, found while they are still in the cache; NULL = not asked. */
 void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out, struct kern_top *top);

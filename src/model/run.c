@@ -94,6 +94,12 @@ enum status model_run_new(struct model_run **out, const struct model *m, struct 
     return ST_OK;
 }
 
+uint64_t model_linear_ns(struct model_run *r)
+{
+    r->timed = true;
+    return r->linear_ns;
+}
+
 void model_run_free(struct model_run *r)
 {
     if (!r)

@@ -42,6 +42,8 @@ struct model_run {
     const struct model *m;
     struct pool *pool;
     uint32_t cap, context;          /* most tokens of a step, positions of a sequence */
+    bool timed;
+    uint64_t linear_ns;             /* see model_linear_ns() */
     uint8_t *region;
     size_t region_bytes;
 

@@ -43,7 +43,7 @@ elif "--profile" in args:
     print(json.dumps({{"overhead_us": {{"p50": 70}}}}))
 else:
     pp, batch = number("--pp"), number("--batch", 1)
-    print(json.dumps({{"pp": {{"median": 2000.0 if pp > 16 else 100.0}}, "tg": {{"median": 150.0 * batch}}}}))
+    print(json.dumps({{"pp": {{"median": 2000.0 if pp > 16 else 100.0, "linear_gmac_s": 200.0}}, "tg": {{"median": 150.0 * batch}}}}))
 """
 
 # With repacked weights prompts are faster, and decoding slower.
@@ -167,8 +167,10 @@ def test_the_share_of_the_limit_is_of_memory_or_of_products():
 
 
 def test_bars_differ_between_levels_and_models():
-    assert bars.bars_for("prefill-512", "smollm2", "avx2") == [1.6, 0.65]
-    assert bars.bars_for("prefill-512", "1b-q4_0", "avx512") == [1.35, 0.70]
+    assert bars.bars_for("prefill-512", "smollm2", "avx2") == [1.6, None]
+    assert bars.bars_for("prefill-512", "1b-q4_0", "avx512") == [1.35, None]
+    assert bars.bars_for("linear-512", "smollm2", "avx2") == [None, 0.65]
+    assert bars.bars_for("linear-512", "1b-q4_0", "avx512") == [None, 0.70]
     assert bars.bars_for("forward-8", "1b-q4_0", "avx2") == [None, None]
     assert bars.bars_for("forward-8", "1b-q4_0", "avx512") == [1 / 0.6, None]
     assert bars.bars_for("forward-8", "smollm2", "avx512") == [None, None]
@@ -179,8 +181,8 @@ def test_bars_are_met_or_missed():
     def met(figure, model, got):
         return [c.met for c in bars.checks(figure, model, got)]
 
-    assert met("prefill-512", "smollm2", measured(prefill_512=([2000], [1000]))) == [True, True]
-    assert met("prefill-512", "smollm2", measured(prefill_512=([1500], [1000]))) == [False, False]
+    assert met("prefill-512", "smollm2", measured(prefill_512=([2000], [1000]))) == [True]
+    assert met("prefill-512", "smollm2", measured(prefill_512=([1500], [1000]))) == [False]
     assert met("first-token", "smollm2", measured(first_token=([0.6], [1]))) == [True]
     assert met("first-token", "smollm2", measured(first_token=([0.8], [1]))) == [False]
     assert met("prefill-32", "smollm2", measured(prefill_32=([2000], [1000]))) == []
@@ -287,6 +289,14 @@ def test_ik_llama_cpp_is_built_from_a_given_source_or_taken_as_it_is():
     assert sorted(os.listdir(root + "/build-ik/bin")) == ["llama-bench", "llama-cli"]
     assert shell("where", "ik", IK_BUILD=root + "/build-0.3.36")[:2] == (0, root + "/build-0.3.36/bin")
     assert shell("where", "llama")[:2] == (0, root + "/build-0.3.36/bin") and shell("where", "other")[0] == 1
+
+
+def test_linear_layers_have_the_products_peak_as_their_limit():
+    got = measured(linear_512=([200.0, 150.0, 175.0], [1, 1, 1]))
+    assert bars.shares("linear-512", "smollm2", got).median == 0.7  # of 250, two maddubs
+    assert [(c.value, c.met) for c in bars.checks("linear-512", "smollm2", got)] == [(0.7, True)]
+    assert bars.shares("linear-512", "1b-q8_0", got).median == 0.875  # of 200, maddubs
+    assert bars.shares("linear-512", "smollm2", measured(isa="ref", linear_512=([200.0], [1]))) is None
 
 
 def test_the_chart_is_drawn():

@@ -326,6 +326,7 @@ def test_bench_shape():
     got = ffwd("bench", "-m", model, "--pp", "8", "--tg", "4", "--batch", "2", "--depth", "5", "--reps", "3",
                "--threads", "2", "--json").ok().json
     assert got["threads"] == 2 and got["batch"] == 2 and got["depth"] == 5 and got["token_bytes"] > 0 and got["isa"]
+    assert got["pp"]["linear_gmac_s"] > 0
     for series in (got["pp"], got["tg"]):
         assert 0 < series["min"] <= series["median"] <= series["max"] and len(series["runs"]) == 3
     assert "pp" not in ffwd("bench", "-m", model, "--pp", "0", "--tg", "2", "--reps", "1", "--json").ok().json

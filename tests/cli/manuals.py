@@ -141,8 +141,8 @@ def check_offers(offers, equals):
     assert "--help" in offers("ffwd run --")
     assert offers("ffwd run --kv ") == ["f16", "f32"] and offers("ffwd bench load --mode ch") == ["chat"]
     assert offers("ffwd run --fill=st") == [equals + "strict"], offers("ffwd run --fill=st")
-    temp("model one.gguf", b"x")
-    assert offers("ffwd run -m " + temp("model")) == [temp("model one.gguf")], offers("ffwd run -m " + temp("model"))
+    temp("weights one.gguf", b"x")
+    assert offers("ffwd run -m " + temp("weights")) == [temp("weights one.gguf")], offers("ffwd run -m " + temp("weights"))
     assert offers("ffwd run -n ") == []
     for name, table in tables():
         all_of = [o for o in offers(f"ffwd {name} --") if o.startswith("--")]
