@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "format/format.h"
+#include "server/gate.h"
 #include "server/http/http.h"
 #include "server/limits.h"
 #include "server/replay_store.h"
@@ -12,6 +13,7 @@
 
 struct server {
     struct http *http;
+    struct server_gate gate;
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = none */
@@ -28,12 +30,16 @@ struct server {
     uint32_t deadline_s;     /* 0 = none */
     size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds. 0: unknown */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */
-    uint16_t port;
+    uint16_t port;          /* 0 = a UNIX socket */
+    char *unix_path;        /* owned; the socket's file, which is ours to remove; NULL = none */
     int64_t started; /* unix time */
     char url[300];
 };
 
 extern const struct http_route server_routes[];
+
+/* Opens, or takes over, the socket that cfg names, and says in s where that is (address.c). */
+MUST_CHECK enum status server_listen(struct server *s, const struct server_config *cfg, int *fd, struct err *e);
 
 /* Replies to what http refuses before there is a handler. */
 void server_refuse(struct http_call *call, int status, const struct err *e);

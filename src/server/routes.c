@@ -18,18 +18,18 @@ static void health(struct http_call *call)
 }
 
 const struct http_route server_routes[] = {
-    {"GET", "/", server_web, false},
-    {"GET", "/web/", server_web, false},
-    {"GET", "/health", health, true},
-    {"GET", "/metrics", server_metrics, true},
-    {"GET", "/v1/ffwd/rows", server_rows, true},
-    {"GET", "/v1/models", openai_models, false},
-    {"GET", "/v1/models/", openai_model, false},
-    {"POST", "/v1/chat/completions", openai_chat, false},
-    {"POST", "/v1/completions", openai_completions, false},
-    {"POST", "/v1/messages", anthropic_messages, false},
-    {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, false},
-    {NULL, NULL, NULL, false},
+    {"GET", "/", server_web, HTTP_OPEN},
+    {"GET", "/web/", server_web, HTTP_OPEN},
+    {"GET", "/health", health, HTTP_WHILE_STOPPING | HTTP_OPEN},
+    {"GET", "/metrics", server_metrics, HTTP_WHILE_STOPPING},
+    {"GET", "/v1/ffwd/rows", server_rows, HTTP_WHILE_STOPPING},
+    {"GET", "/v1/models", openai_models, 0},
+    {"GET", "/v1/models/", openai_model, 0},
+    {"POST", "/v1/chat/completions", openai_chat, 0},
+    {"POST", "/v1/completions", openai_completions, 0},
+    {"POST", "/v1/messages", anthropic_messages, 0},
+    {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, 0},
+    {NULL, NULL, NULL, 0},
 };
 
 /* Before there is a handler, the header that Anthropic's clients send tells them from all others. */
@@ -38,5 +38,5 @@ void server_refuse(struct http_call *call, int status, const struct err *e)
     if (http_header(call, "anthropic-version"))
         anthropic_refuse(call, status, e);
     else
-        openai_refuse(call, status, NULL, e);
+        openai_refuse(call, status, status == 401 ? "invalid_api_key" : status == 429 ? "rate_limit_exceeded" : NULL, e);
 }

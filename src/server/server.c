@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "server/http/listen.h"
 #include "server/private.h"
 
 uint64_t server_random(unsigned bits)
@@ -54,16 +54,20 @@ static void *warm(void *arg)
     return NULL;
 }
 
+static const struct http_watch watch = {.admit = server_admit, .over = server_over};
+
 /* The threads made here take no signals: those belong to whoever started the server. */
-static enum status start_http(struct server *s, const struct server_config *cfg, const char *host, struct err *e)
+static enum status start_http(struct server *s, const struct server_config *cfg, struct err *e)
 {
     int fd;
     sigset_t all, before;
-    TRY(http_listen(host, cfg->port, &fd, &s->port, e));
+    TRY(server_listen(s, cfg, &fd, e));
     const struct http_config http = {
         .listen_fd = fd,
         .routes = server_routes,
         .refuse = server_refuse,
+        .watch = &watch,
+        .shared = cfg->inherited != 0,
         .app = s,
         .idle_s = cfg->idle_s ? cfg->idle_s : 30,
         .head_s = cfg->request_s ? cfg->request_s : 60,
@@ -79,12 +83,16 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
 
 static void free_server(struct server *s)
 {
+    if (s->unix_path)
+        (void)unlink(s->unix_path);
+    free(s->unix_path);
     if (s->warms)
         pthread_join(s->warmer, NULL);
     grammar_cache_free(s->grammars);
     chat_tools_cache_free(s->tools);
     server_replay_free(s->replay);
     server_sets_release(s);
+    server_gate_release(&s->gate);
     free(s->model);
     free(s);
 }
@@ -101,7 +109,6 @@ static enum status make_tools(struct server *s, const struct server_config *cfg,
 
 enum status server_start(struct server **out, const struct server_config *cfg, struct err *e)
 {
-    const char *host = cfg->host && cfg->host[0] ? cfg->host : "127.0.0.1";
     *out = NULL;
     struct server *s = calloc(1, sizeof *s);
     if (!s || !(s->model = strdup(cfg->model && cfg->model[0] ? cfg->model : "model"))) {
@@ -128,14 +135,26 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     if (st == ST_OK && !cfg->no_replay && !cfg->silent)
         st = server_replay_new(&s->replay, e);
     if (st == ST_OK && !cfg->silent)
-        st = start_http(s, cfg, host, e);
+        st = server_gate_init(&s->gate, cfg, e);
+    if (st == ST_OK && !cfg->silent)
+        st = start_http(s, cfg, e);
     if (st != ST_OK) {
         free_server(s);
         return st;
     }
-    snprintf(s->url, sizeof s->url, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, s->port);
     *out = s;
     return ST_OK;
+}
+
+void server_reload(struct server *s)
+{
+    struct err e;
+    if (!s->gate.keys)
+        return;
+    if (server_keys_reload(s->gate.keys, &e) == ST_OK)
+        log_line(LOG_INFO, "the API keys were read again");
+    else
+        log_line(LOG_ERROR, "the API keys stay as they were: %s", e.text);
 }
 
 uint16_t server_port(const struct server *s)

@@ -21,11 +21,20 @@
 
 struct server;
 
-/* Strings are copied; engine, tok and chat outlive the server. */
+/* Strings are copied unless it says otherwise; engine, tok and chat outlive the server. key_file is not copied. */
 struct server_config {
     bool silent;            /* it does not listen: server_ask() is all it is for, and `engine` may be NULL */
     const char *host;       /* address or name to listen on; NULL = 127.0.0.1 */
     uint16_t port;          /* 0 = any free one */
+    const char *unix_path;  /* instead of both: a UNIX socket of this name, */
+    uint32_t unix_mode;     /* its permissions, as for chmod() */
+    int inherited;          /* instead of all three: a socket that listens already, taken over; 0 = none */
+    const char *key_file;   /* API keys (keys.h), of which every request needs one; NULL = none is needed, */
+    bool without_keys;      /* even where other machines can reach the server */
+    const char *const *hosts; /* more names that requests may be for (gate.h); "*" = any. Not copied, nor are the next */
+    size_t hosts_n;
+    const char *const *origins; /* web pages that may use it: "https://example.com"; "*" = all */
+    size_t origins_n;
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = chat requests are refused as unsupported */
@@ -47,6 +56,9 @@ struct server_config {
  * process from here on. On failure *out is NULL. */
 MUST_CHECK enum status server_start(struct server **out, const struct server_config *cfg, struct err *e);
 
+/* Reads again what may change while serving: the API keys. What is wrong with them is logged, and they stay as they are. */
+void server_reload(struct server *s);
+
 /* ---- requests without a connection ---- */
 
 /*
@@ -63,7 +75,7 @@ void server_asked_free(struct server_asked *a);                 /* NULL is fine 
 
 /* ---- serving ---- */
 
-/* The port it listens on, and "http://host:port". */
+/* The port it listens on, and "http://host:port"; 0 and "unix:/path" of a UNIX socket. */
 uint16_t server_port(const struct server *s);
 const char *server_url(const struct server *s);
 

@@ -31,7 +31,10 @@ static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, c
     atomic_fetch_add(&h->under_way, 1);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
     http_find_route(call, method, url);
-    if (!http_check_length(call))
+    http_check_length(call);
+    if (!h->cfg.watch->admit(call, method, url))
+        return MHD_NO;
+    if (!http_refuse_at_once(call))
         return MHD_YES;
     h->cfg.refuse(call, call->refusal, &call->refusal_err);
     return call->replied;
@@ -46,7 +49,9 @@ static enum MHD_Result finish_call(struct http_call *call)
     (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     call->complete = true;
     call->arrived = clock_ns();
-    if (http_stopping(h) && !(call->route && call->route->while_stopping)) {
+    if (h->cfg.watch->came)
+        h->cfg.watch->came(call);
+    if (http_stopping(h) && !(call->route && call->route->flags & HTTP_WHILE_STOPPING)) {
         (void)err_set(&e, ST_CANCELLED, "", "the server is stopping");
         h->cfg.refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, &e);
     } else if (call->refusal == MHD_HTTP_NO_CONTENT) {
@@ -97,7 +102,7 @@ static const char *how_it_ended(const struct http_call *call, enum MHD_RequestTe
 static void log_call(const struct http_call *call, enum MHD_RequestTerminationCode why)
 {
     const struct http_route *r = call->route;
-    if (!call->complete || (r && r->while_stopping))
+    if (!call->complete || (r && r->flags & HTTP_WHILE_STOPPING))
         return;
     const char *end = how_it_ended(call, why);
     log_line(LOG_INFO, "%s %s %d %s %.3f s%s%s", r ? r->method : "-", r ? r->path : "-", call->status,
@@ -113,6 +118,8 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         return;
     *con_cls = NULL;
     log_call(call, why);
+    if (h->cfg.watch->over)
+        h->cfg.watch->over(call, how_it_ended(call, why));
     if (call->release)
         call->release(call);
     http_drop_body(call);
@@ -220,7 +227,7 @@ void http_free(struct http *h)
     http_drain(h);
     end_waits(h);
     MHD_socket fd = MHD_quiesce_daemon(h->daemon); /* nobody new from here on */
-    if (fd >= 0)
+    if (fd >= 0 && !h->cfg.shared)
         shutdown(fd, SHUT_RDWR); /* refuses them at once; closed when no thread can be looking at it any more */
     end_waits(h); /* whoever got in until then has had an answer */
     MHD_stop_daemon(h->daemon);
