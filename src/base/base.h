@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/math.h"
 #include "base/mem.h"
 #include "base/pool.h"

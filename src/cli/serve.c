@@ -32,11 +32,11 @@
 struct options {
     const char *model, *host, *model_name, *cost_file, *log_file;
     const char *sources, *tool_format, *draft_model;
-    const char *unix_path, *unix_mode, *key_file;
+    const char *unix_path, *unix_mode, *key_file, *request_log;
     struct opt_list hosts, origins;
     int inherited; /* not an option: the socket that was passed; 0 = none */
     uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill;
-    bool strict_model, no_prefix_cache, cache_per_key, no_web, without_keys, mlock;
+    bool strict_model, no_prefix_cache, cache_per_key, no_web, without_keys, mlock, log_content;
 };
 
 static sigset_t watched; /* the signals that the main thread waits for */
@@ -94,6 +94,10 @@ static const struct opt opts[] = {
      "seconds that requests under way may go on after the first SIGINT or SIGTERM (30)"},
     {"log-file", 0, OPT_STR, offsetof(struct options, log_file), 0, 0, "FILE",
      "append log lines to this file instead of stderr; SIGHUP opens it anew"},
+    {"log-requests", 0, OPT_STR, offsetof(struct options, request_log), 0, 0, "FILE",
+     "append a line of JSON for each request to this file; SIGHUP opens it anew"},
+    {"log-content", 0, OPT_FLAG, offsetof(struct options, log_content), 0, 0, NULL,
+     "those lines hold what was asked and replied, too"},
     {"mlock", 0, OPT_FLAG, offsetof(struct options, mlock), 0, 0, NULL,
      "what was loaded is never swapped out (needs `ulimit -l` as large)"},
 };
@@ -143,8 +147,8 @@ static uint32_t unix_mode(const char *s)
     return *s && mode <= 0777 ? mode : UINT32_MAX;
 }
 
-/* There is one socket: a second way to name it is a mistake. Takes the one that was passed. False: say so and end. */
-static bool check_address(struct options *o, int *status)
+/* Options that belong together or exclude each other. Takes the socket that was passed. False: end with *status. */
+static bool check_options(struct options *o, int *status)
 {
     const bool tcp = o->host || o->port != NO_PORT;
     struct err e = {0};
@@ -160,6 +164,8 @@ static bool check_address(struct options *o, int *status)
         *status = opt_wrong(&verb, "--unix-mode must be up to 777 in octal, and belongs to --unix");
     else if (o->key_file && o->without_keys)
         *status = opt_wrong(&verb, "--api-key-file and --without-keys contradict each other");
+    else if (o->log_content && !o->request_log)
+        *status = opt_wrong(&verb, "--log-content belongs to --log-requests");
     else
         return true;
     return false;
@@ -173,7 +179,7 @@ static void watch_signals(const struct options *o)
     sigemptyset(&watched);
     sigaddset(&watched, SIGINT);
     sigaddset(&watched, SIGTERM);
-    if (o->log_file || o->key_file || service_is_managed())
+    if (o->log_file || o->key_file || o->request_log || service_is_managed())
         sigaddset(&watched, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &watched, NULL);
 }
@@ -254,6 +260,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .hosts_n = o->hosts.n,
                               .origins = o->origins.item,
                               .origins_n = o->origins.n,
+                              .request_log = o->request_log,
+                              .log_content = o->log_content,
                               .engine = engine,
                               .tok = m->tok,
                               .chat = m->chat,
@@ -331,7 +339,7 @@ int verb_serve(int argc, char **argv)
         return status;
     if (!sources_parse(o.sources, &off))
         return opt_wrong(&verb, SOURCES_WRONG, o.sources);
-    if (!known_format(o.tool_format, &status) || !check_address(&o, &status))
+    if (!known_format(o.tool_format, &status) || !check_options(&o, &status))
         return status;
     struct api_model m = {0}, draft = {0};
     struct err e = {0};

@@ -197,9 +197,11 @@ void server_over(struct http_call *call, const char *how)
 {
     struct server *s = call->app;
     struct server_note *n = call->note;
-    (void)how;
+    const bool watches = call->route && call->route->flags & HTTP_WHILE_STOPPING && call->status < 400;
     if (!n)
         return;
+    if (!watches) /* what looks at the server all the time would be most of the log */
+        server_request_log_write(s->log, call, how);
     if (n->key)
         server_keys_leave(s->gate.keys, n->key, n->entered, n->prompt + n->completion);
     server_note_free(n);

@@ -9,11 +9,13 @@
 #include "server/http/http.h"
 #include "server/limits.h"
 #include "server/replay_store.h"
+#include "server/request_log.h"
 #include "server/server.h"
 
 struct server {
     struct http *http;
     struct server_gate gate;
+    struct server_request_log *log; /* owned; NULL = none */
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = none */

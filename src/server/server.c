@@ -54,7 +54,12 @@ static void *warm(void *arg)
     return NULL;
 }
 
-static const struct http_watch watch = {.admit = server_admit, .over = server_over};
+static const struct http_watch watch = {
+    .admit = server_admit,
+    .came = server_keep_body,
+    .sent = server_keep_reply,
+    .over = server_over,
+};
 
 /* The threads made here take no signals: those belong to whoever started the server. */
 static enum status start_http(struct server *s, const struct server_config *cfg, struct err *e)
@@ -93,6 +98,7 @@ static void free_server(struct server *s)
     server_replay_free(s->replay);
     server_sets_release(s);
     server_gate_release(&s->gate);
+    server_request_log_free(s->log);
     free(s->model);
     free(s);
 }
@@ -136,6 +142,8 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
         st = server_replay_new(&s->replay, e);
     if (st == ST_OK && !cfg->silent)
         st = server_gate_init(&s->gate, cfg, e);
+    if (st == ST_OK && !cfg->silent && cfg->request_log)
+        st = server_request_log_new(&s->log, cfg->request_log, cfg->log_content, e);
     if (st == ST_OK && !cfg->silent)
         st = start_http(s, cfg, e);
     if (st != ST_OK) {
@@ -149,12 +157,12 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
 void server_reload(struct server *s)
 {
     struct err e;
-    if (!s->gate.keys)
-        return;
-    if (server_keys_reload(s->gate.keys, &e) == ST_OK)
-        log_line(LOG_INFO, "the API keys were read again");
-    else
+    if (s->gate.keys && server_keys_reload(s->gate.keys, &e) != ST_OK)
         log_line(LOG_ERROR, "the API keys stay as they were: %s", e.text);
+    else if (s->gate.keys)
+        log_line(LOG_INFO, "the API keys were read again");
+    if (s->log && server_request_log_reopen(s->log, &e) != ST_OK)
+        log_line(LOG_ERROR, "%s; lines still go to the old one", e.text);
 }
 
 uint16_t server_port(const struct server *s)

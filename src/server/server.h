@@ -35,6 +35,8 @@ struct server_config {
     size_t hosts_n;
     const char *const *origins; /* web pages that may use it: "https://example.com"; "*" = all */
     size_t origins_n;
+    const char *request_log; /* a file that gets a line of JSON for each request (request_log.h); NULL = none. Not copied */
+    bool log_content;        /* with what was said */
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = chat requests are refused as unsupported */
@@ -56,7 +58,8 @@ struct server_config {
  * process from here on. On failure *out is NULL. */
 MUST_CHECK enum status server_start(struct server **out, const struct server_config *cfg, struct err *e);
 
-/* Reads again what may change while serving: the API keys. What is wrong with them is logged, and they stay as they are. */
+/* Reads again what may change while serving, the API keys, and opens the request log anew. What is wrong is logged and
+ * stays as it was. One thread only. */
 void server_reload(struct server *s);
 
 /* ---- requests without a connection ---- */
