@@ -58,7 +58,7 @@ FLAGS_kern/avx2   = $(KERN_OPT) $(AVX2_FLAGS)
 FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
 
 LIBS_LIB    := -lm -lpthread -ldl
-LIBS_SERVER := -lmicrohttpd -ljansson
+LIBS_SERVER := -lmicrohttpd -lgnutls -ljansson
 LIBS        := $(LIBS_SERVER) -lmd -ledit -lxxhash $(LIBS_LIB)
 
 # -------------------------------------------------------------------------------------------------------- sources

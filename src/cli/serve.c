@@ -32,7 +32,7 @@
 struct options {
     const char *model, *host, *model_name, *cost_file, *log_file;
     const char *sources, *tool_format, *draft_model;
-    const char *unix_path, *unix_mode, *key_file, *request_log;
+    const char *unix_path, *unix_mode, *key_file, *request_log, *tls_cert, *tls_key;
     struct opt_list hosts, origins;
     int inherited; /* not an option: the socket that was passed; 0 = none */
     uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill;
@@ -48,6 +48,9 @@ static const struct opt opts[] = {
     {"unix", 0, OPT_STR, offsetof(struct options, unix_path), 0, 0, "PATH", "listen on a UNIX socket instead"},
     {"unix-mode", 0, OPT_STR, offsetof(struct options, unix_mode), 0, 0, "MODE",
      "who may connect to it, in octal as for chmod (600: only this user)"},
+    {"tls-cert", 0, OPT_STR, offsetof(struct options, tls_cert), 0, 0, "FILE",
+     "HTTPS: the certificate in PEM, with those that lead to its authority behind it; read again when it changes"},
+    {"tls-key", 0, OPT_STR, offsetof(struct options, tls_key), 0, 0, "FILE", "its key in PEM"},
     {"api-key-file", 0, OPT_STR, offsetof(struct options, key_file), 0, 0, "FILE",
      "API keys, one of which every request needs: one a line, with name=, rpm=, tpm=, concurrent= behind it; read again "
      "when it changes"},
@@ -164,6 +167,8 @@ static bool check_options(struct options *o, int *status)
         *status = opt_wrong(&verb, "--unix-mode must be up to 777 in octal, and belongs to --unix");
     else if (o->key_file && o->without_keys)
         *status = opt_wrong(&verb, "--api-key-file and --without-keys contradict each other");
+    else if (!o->tls_cert != !o->tls_key)
+        *status = opt_wrong(&verb, "--tls-cert and --tls-key belong together");
     else if (o->log_content && !o->request_log)
         *status = opt_wrong(&verb, "--log-content belongs to --log-requests");
     else
@@ -179,7 +184,7 @@ static void watch_signals(const struct options *o)
     sigemptyset(&watched);
     sigaddset(&watched, SIGINT);
     sigaddset(&watched, SIGTERM);
-    if (o->log_file || o->key_file || o->request_log || service_is_managed())
+    if (o->log_file || o->key_file || o->request_log || o->tls_cert || service_is_managed())
         sigaddset(&watched, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &watched, NULL);
 }
@@ -260,6 +265,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .hosts_n = o->hosts.n,
                               .origins = o->origins.item,
                               .origins_n = o->origins.n,
+                              .tls_cert = o->tls_cert,
+                              .tls_key = o->tls_key,
                               .request_log = o->request_log,
                               .log_content = o->log_content,
                               .engine = engine,

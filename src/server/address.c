@@ -37,14 +37,15 @@ static enum status check_reach(const struct server_config *cfg, int fd, struct e
 
 static void write_url(struct server *s, const struct server_config *cfg, const char *host, int fd)
 {
+    const char *scheme = s->tls ? "https" : "http";
     char bound[100];
     http_bound_host(fd, bound, sizeof bound);
     if (s->gate.unix_socket)
         snprintf(s->url, sizeof s->url, "unix:%s", cfg->unix_path ? cfg->unix_path : "(inherited)");
     else if (cfg->inherited)
-        snprintf(s->url, sizeof s->url, "http://%s:%u", bound, s->port);
+        snprintf(s->url, sizeof s->url, "%s://%s:%u", scheme, bound, s->port);
     else
-        snprintf(s->url, sizeof s->url, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, s->port);
+        snprintf(s->url, sizeof s->url, strchr(host, ':') ? "%s://[%s]:%u" : "%s://%s:%u", scheme, host, s->port);
 }
 
 enum status server_listen(struct server *s, const struct server_config *cfg, int *fd, struct err *e)

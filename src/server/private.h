@@ -28,7 +28,7 @@ struct server {
     enum fill_mode fill;     /* of requests that name none */
     char *model;             /* owned */
     const char *version, *isa;
-    bool strict_model, cache_per_key, no_web;
+    bool strict_model, cache_per_key, no_web, tls;
     uint32_t deadline_s;     /* 0 = none */
     size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds. 0: unknown */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "server/http/tls.h"
 #include "server/private.h"
 
 uint64_t server_random(unsigned bits)
@@ -72,6 +73,8 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
         .routes = server_routes,
         .refuse = server_refuse,
         .watch = &watch,
+        .tls_cert = cfg->tls_cert,
+        .tls_key = cfg->tls_key,
         .shared = cfg->inherited != 0,
         .app = s,
         .idle_s = cfg->idle_s ? cfg->idle_s : 30,
@@ -126,6 +129,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->chat = cfg->chat;
     s->strict_model = cfg->strict_model;
     s->no_web = cfg->no_web;
+    s->tls = cfg->tls_cert != NULL;
     s->cache_per_key = cfg->cache_per_key;
     s->deadline_s = cfg->deadline_s;
     s->fill = cfg->fill;
@@ -161,6 +165,10 @@ void server_reload(struct server *s)
         log_line(LOG_ERROR, "the API keys stay as they were: %s", e.text);
     else if (s->gate.keys)
         log_line(LOG_INFO, "the API keys were read again");
+    if (s->tls && http_tls_reload(&e) != ST_OK)
+        log_line(LOG_ERROR, "the TLS certificate stays as it was: %s", e.text);
+    else if (s->tls)
+        log_line(LOG_INFO, "the TLS certificate was read again");
     if (s->log && server_request_log_reopen(s->log, &e) != ST_OK)
         log_line(LOG_ERROR, "%s; lines still go to the old one", e.text);
 }

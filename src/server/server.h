@@ -21,7 +21,7 @@
 
 struct server;
 
-/* Strings are copied unless it says otherwise; engine, tok and chat outlive the server. key_file is not copied. */
+/* Lists, names of files, engine, tok and chat outlive the server; other strings are copied. */
 struct server_config {
     bool silent;            /* it does not listen: server_ask() is all it is for, and `engine` may be NULL */
     const char *host;       /* address or name to listen on; NULL = 127.0.0.1 */
@@ -31,11 +31,12 @@ struct server_config {
     int inherited;          /* instead of all three: a socket that listens already, taken over; 0 = none */
     const char *key_file;   /* API keys (keys.h), of which every request needs one; NULL = none is needed, */
     bool without_keys;      /* even where other machines can reach the server */
-    const char *const *hosts; /* more names that requests may be for (gate.h); "*" = any. Not copied, nor are the next */
+    const char *const *hosts; /* more names that requests may be for (gate.h); "*" = any */
     size_t hosts_n;
     const char *const *origins; /* web pages that may use it: "https://example.com"; "*" = all */
     size_t origins_n;
-    const char *request_log; /* a file that gets a line of JSON for each request (request_log.h); NULL = none. Not copied */
+    const char *tls_cert, *tls_key; /* HTTPS with these, PEM files (http/tls.h); NULL = HTTP */
+    const char *request_log; /* a file for a line of JSON for each request (request_log.h); NULL = none */
     bool log_content;        /* with what was said */
     struct engine *engine;
     const struct tok *tok;
@@ -58,8 +59,8 @@ struct server_config {
  * process from here on. On failure *out is NULL. */
 MUST_CHECK enum status server_start(struct server **out, const struct server_config *cfg, struct err *e);
 
-/* Reads again what may change while serving, the API keys, and opens the request log anew. What is wrong is logged and
- * stays as it was. One thread only. */
+/* Reads again what may change while serving, the API keys and the certificate, and opens the request log anew. What is
+ * wrong is logged and stays as it was. One thread only. */
 void server_reload(struct server *s);
 
 /* ---- requests without a connection ---- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/http/private.h"
+#include "server/http/tls.h"
 #include "server/limits.h"
 
 #define LAST_WORD_NS 1000000000u /* how long http_free() waits for the last replies to be taken */
@@ -146,17 +147,41 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
     *socket_context = slot;
 }
 
+/* What HTTPS needs; what GnuTLS calls normal still has versions that are too old. */
+static const struct MHD_OptionItem tls_options[] = {
+    {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)http_tls_choose},
+    {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"},
+    {MHD_OPTION_END, 0, NULL},
+};
+
 static struct MHD_Daemon *start_daemon(struct http *h)
 {
+    static const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     const unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC;
-    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, h,
+    const bool tls = h->cfg.tls_cert != NULL;
+    return MHD_start_daemon(flags | (tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, h,
                             MHD_OPTION_LISTEN_SOCKET, h->cfg.listen_fd,
                             MHD_OPTION_CONNECTION_LIMIT, LIMIT_CONNECTIONS,
                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s,
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)LIMIT_CONNECTION_MEMORY,
                             MHD_OPTION_THREAD_STACK_SIZE, (size_t)LIMIT_CONNECTION_STACK,
                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_END);
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+                            MHD_OPTION_ARRAY, tls ? tls_options : none, MHD_OPTION_END);
+}
+
+static enum status start(struct http *h, struct err *e)
+{
+    enum status st = http_keeper_new(&h->keeper, e);
+    if (st == ST_OK && h->cfg.tls_cert)
+        st = MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) == MHD_YES
+                 ? http_tls_load(h->cfg.tls_cert, h->cfg.tls_key, e)
+                 : err_set(e, ST_UNSUPPORTED, "tls-cert", "this system's libmicrohttpd was built without TLS");
+    if (st != ST_OK)
+        close(h->cfg.listen_fd);
+    else if (!(h->daemon = start_daemon(h))) /* the library closes the socket even if it fails */
+        st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
+    return st;
 }
 
 enum status http_new(struct http **out, const struct http_config *cfg, struct err *e)
@@ -179,12 +204,9 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
         free(h);
         return st;
     }
-    st = http_keeper_new(&h->keeper, e);
-    if (st != ST_OK)
-        close(cfg->listen_fd);
-    else if (!(h->daemon = start_daemon(h))) /* the library closes the socket even if it fails */
-        st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
+    st = start(h, e);
     if (st != ST_OK) {
+        http_tls_release();
         http_keeper_free(h->keeper);
         close(h->stop_fd);
         free(h);
@@ -233,6 +255,7 @@ void http_free(struct http *h)
     MHD_stop_daemon(h->daemon);
     if (fd >= 0)
         close(fd);
+    http_tls_release();
     http_keeper_free(h->keeper);
     close(h->stop_fd);
     free(h);

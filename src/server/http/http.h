@@ -50,6 +50,7 @@ struct http_watch {
 struct http_config {
     int listen_fd; /* taken over, on failure too */
     bool shared;   /* listen_fd is also somebody else's, who goes on listening: it is closed, but not shut */
+    const char *tls_cert, *tls_key; /* of HTTPS (tls.h); NULL = HTTP. Not copied */
     const struct http_route *routes; /* ends with path NULL; outlives the http */
     void (*refuse)(struct http_call *call, int status, const struct err *e); /* replies with an error */
     const struct http_watch *watch; /* outlives the http */
