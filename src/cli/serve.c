@@ -35,7 +35,7 @@ struct options {
     const char *unix_path, *unix_mode, *key_file, *request_log, *tls_cert, *tls_key;
     struct opt_list hosts, origins;
     int inherited; /* not an option: the socket that was passed; 0 = none */
-    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill;
+    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill, keep_alive;
     bool strict_model, no_prefix_cache, cache_per_key, no_web, without_keys, mlock, log_content;
 };
 
@@ -88,6 +88,8 @@ static const struct opt opts[] = {
      "how the model writes tool calls (default: as its chat template does)"},
     {"deadline", 0, OPT_U32, offsetof(struct options, deadline), 0, LIMIT_DEADLINE_MS / 1000, "S",
      "seconds any request may take, waiting included; its own deadline_ms can only be shorter (0 = no limit)"},
+    {"keep-alive", 0, OPT_U32, offsetof(struct options, keep_alive), 0, 3600, "S",
+     "a stream without news for so many seconds sends a comment, so that proxies do not take it for dead (15); 0 = never"},
     {"model-name", 0, OPT_STR, offsetof(struct options, model_name), 0, 0, "NAME",
      "the model's name as clients see it (default: the file's name without .gguf)"},
     {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
@@ -278,6 +280,7 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .no_web = o->no_web,
                               .no_replay = o->no_prefix_cache, /* without kept prefixes it would bring nothing */
                               .deadline_s = o->deadline,
+                              .quiet_s = o->keep_alive,
                               .tool_format = o->tool_format,
                               .warm_grammars = true,
                               .fill = (enum fill_mode)o->fill, /* the words are in the order of the enum */
@@ -339,7 +342,7 @@ static enum status load(const struct options *o, struct api_model *m, struct api
 
 int verb_serve(int argc, char **argv)
 {
-    struct options o = {.port = NO_PORT, .grace = 30};
+    struct options o = {.port = NO_PORT, .grace = 30, .keep_alive = 15};
     int status;
     uint32_t off;
     if (!opt_parse(&verb, argc, argv, &o, &status))

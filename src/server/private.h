@@ -30,6 +30,7 @@ struct server {
     const char *version, *isa;
     bool strict_model, cache_per_key, no_web, tls;
     uint32_t deadline_s;     /* 0 = none */
+    uint32_t quiet_s;        /* 0 = streams may be silent for ever */
     size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds. 0: unknown */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */
     uint16_t port;          /* 0 = a UNIX socket */

@@ -392,6 +392,9 @@ static enum progress progress(struct reply *r)
         switch (http_wait(r->call, fds, open)) {
         case HTTP_READY:
             break;
+        case HTTP_QUIET:
+            buf_adds(&r->call->out, r->ops->quiet);
+            return PROGRESS_SOME;
         case HTTP_STOPPING:
             (void)err_set(&r->err, ST_CANCELLED, "", "the server is stopping");
             return PROGRESS_FAILED;
@@ -459,6 +462,8 @@ void server_reply_run(struct http_call *call, struct reply_job *job, const struc
     drop_request(&r->job);
     http_drop_body(call);
     begin_parts(r);
+    if (r->job.stream && ops->quiet)
+        call->quiet_ms = (int)srv->quiet_s * 1000;
     enum progress got = progress(r);
     if (got == PROGRESS_GONE)
         return; /* without a reply the connection is closed, and release() cancels */

@@ -132,6 +132,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->tls = cfg->tls_cert != NULL;
     s->cache_per_key = cfg->cache_per_key;
     s->deadline_s = cfg->deadline_s;
+    s->quiet_s = cfg->quiet_s;
     s->fill = cfg->fill;
     s->version = cfg->version ? cfg->version : "";
     s->isa = cfg->isa ? cfg->isa : "";

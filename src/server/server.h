@@ -47,6 +47,7 @@ struct server_config {
     bool cache_per_key;     /* requests with different Authorization headers never share a prefix */
     bool no_replay;         /* ids of replies are not kept: later turns are encoded as any text */
     uint32_t deadline_s;    /* seconds any request may take, its own deadline can only be shorter; 0 = no limit */
+    uint32_t quiet_s;       /* a stream without news says after so many seconds that it is there; 0 = it does not */
     const char *tool_format; /* the name of a format of calls instead of what the template tells; NULL = none */
     bool warm_grammars;     /* prepare for constrained replies at once, so that the first does not wait for that */
     enum fill_mode fill;     /* of requests that name none */

@@ -10,11 +10,6 @@
 
 enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
 {
-    return http_wait_for(call, fds, n, -1);
-}
-
-enum http_news http_wait_for(struct http_call *call, const int *fds, size_t n, int ms)
-{
     struct pollfd p[HTTP_FDS + 2];
     if (n > HTTP_FDS)
         BUG("a wait on %zu descriptors", n);
@@ -24,7 +19,7 @@ enum http_news http_wait_for(struct http_call *call, const int *fds, size_t n, i
     for (size_t i = 0; i < n; i++)
         p[i + 2] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     int ready;
-    while ((ready = poll(p, (nfds_t)n + 2, ms)) < 0)
+    while ((ready = poll(p, (nfds_t)n + 2, call->quiet_ms ? call->quiet_ms : -1)) < 0)
         if (errno != EINTR)
             return HTTP_GONE;
     if (!ready)

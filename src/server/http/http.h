@@ -115,13 +115,12 @@ struct http_call {
     struct buf out; /* what is still to be sent */
     bool (*fill)(struct http_call *call, bool *end);
     bool ended;
+    int quiet_ms; /* a wait of so long ends with HTTP_QUIET; 0 = none does */
 };
 
-/* Waits until one of fds[n] is readable, the client is gone, or http_free() was called. n <= HTTP_FDS. */
+/* Waits until one of fds[n] is readable, the client is gone, http_free() was called, or call->quiet_ms are over.
+ * n <= HTTP_FDS. */
 enum http_news http_wait(struct http_call *call, const int *fds, size_t n);
-
-/* The same for ms milliseconds at most (-1: no limit), then HTTP_QUIET. */
-enum http_news http_wait_for(struct http_call *call, const int *fds, size_t n, int ms);
 
 /* Queues a whole JSON reply; retry_after > 0 becomes a header. */
 void http_reply(struct http_call *call, int status, const struct buf *body, int retry_after);
