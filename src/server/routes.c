@@ -10,7 +10,7 @@ static void health(struct http_call *call)
     uint32_t running = 0, waiting = 0;
     struct buf body;
     engine_load(srv->engine, &running, &waiting);
-    bool stopping = http_stopping(srv->http);
+    bool stopping = http_stopping(call->http);
     buf_init(&body, 4096);
     buf_addf(&body, "{\"status\":\"%s\",\"running\":%u,\"waiting\":%u}", stopping ? "stopping" : "ok", running, waiting);
     http_reply(call, stopping ? 503 : 200, &body, 0);
