@@ -9,9 +9,13 @@ VERSION  := $(shell sed -n 's/^.define FFWD_VERSION "\(.*\)"/\1/p' include/ffwd.
 ifeq ($(origin CC),default) # make's own default is cc; CC from the environment or the command line stays
 CC       := gcc
 endif
+ifeq ($(origin AR),default)
+AR       := $(or $(shell $(CC) -print-prog-name=ar 2>/dev/null),ar)
+endif
 BUILD    ?= build
 PREFIX   ?= /usr/local
-MACHINE  := $(shell uname -m)
+# What the compiler compiles for: `make CC=aarch64-linux-gnu-gcc BUILD=build/aarch64 objs` needs nothing else.
+MACHINE  := $(or $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1),$(shell uname -m))
 PYTHON   := build/venv/bin/python
 
 # `make run`: which model, which prompt. MODEL is a known name (`ffwd pull` lists them) or a GGUF file.
@@ -51,15 +55,17 @@ ALLFLAGS = $(CSTD) $(INC) $(OPT) -g $(WARN) $(HARD) $(SANFLAGS) $(CFLAGS)
 
 AVX2_FLAGS   := -mavx2 -mfma -mf16c -mbmi2
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+NEON_FLAGS   := -march=armv8.2-a+dotprod
 KERN_OPT     := $(if $(SAN),,-O3)
 FLAGS_kern        = $(KERN_OPT)
 FLAGS_kern/ref    = $(KERN_OPT)
 FLAGS_kern/avx2   = $(KERN_OPT) $(AVX2_FLAGS)
 FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
+FLAGS_kern/neon   = $(KERN_OPT) $(NEON_FLAGS)
 
-LIBS_LIB    := -lm -lpthread -ldl
+LIBS_LIB    := -lxxhash -lm -lpthread -ldl
 LIBS_SERVER := -lmicrohttpd -lgnutls -ljansson
-LIBS        := $(LIBS_SERVER) -lmd -ledit -lxxhash $(LIBS_LIB)
+LIBS        := $(LIBS_SERVER) -lmd -ledit $(LIBS_LIB)
 
 # -------------------------------------------------------------------------------------------------------- sources
 
@@ -80,7 +86,7 @@ SHIM_SRC := $(wildcard shim/Cargo.toml shim/Cargo.lock shim/build.rs shim/src/*.
 SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
-.PHONY: build objs lib shim setup setup-test run serve test test-unit test-long test-clients tests asan tsan lint bench \
+.PHONY: build objs lib shim setup setup-test setup-long run serve test test-unit test-long test-clients tests asan tsan lint bench \
         bench-limits bench-replay bench-servers kern-bench format notices models install uninstall deb clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -99,8 +105,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 # Changes only when the flags do, and then everything is compiled again.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(KERN_OPT)' | cmp -s - $@ || \
-	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(KERN_OPT)' > $@
+	@echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(NEON_FLAGS) $(KERN_OPT)' | cmp -s - $@ || \
+	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(NEON_FLAGS) $(KERN_OPT)' > $@
 FORCE:
 
 # The web page, as C. (The folders are named so that a file that is gone is noticed, too.)
@@ -145,13 +151,15 @@ KERN_SRC := $(sort $(wildcard tests/kern/*.c))
 KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
 SIM      := $(BUILD)/tests/sim
 # Those with more than one thread, for `make tsan`.
-THREADED := test_base test_grammar_limits test_engine test_engine_many test_engine_cache test_sched test_server test_keys test_api test_serve
+THREADED := test_base test_grammar_limits test_engine test_engine_many test_engine_cache test_sched test_server test_api \
+            test_serve test_packed
+FORWARD  := $(BUILD)/tests/forward
 MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/*.c)))
 
-tests: $(UNIT) $(KERN) $(SIM) $(MATRIX) $(EXAMPLES) ## builds the test programs without running them
+tests: $(UNIT) $(KERN) $(SIM) $(FORWARD) $(MATRIX) $(EXAMPLES) ## builds the test programs without running them
 
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
 	@mkdir -p $(@D)
@@ -164,6 +172,17 @@ $(BUILD)/tests/emu/%.o: src/kern/avx512/%.c $(BUILD)/flags
 	@$(CC) $(ALLFLAGS) -O1 -Wno-psabi -DKERN_EMULATE_AVX512 $(AVX2_FLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/kern_check: $(call obj,$(KERN_SRC)) $(EMU_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS_LIB)
+
+# What tests/cross also builds for another processor: without Rust and other people's libraries.
+$(FORWARD): $(call obj,tests/cross/forward.c) $(TEST_LIB) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(LIBS_LIB)
+
+$(BUILD)/tests/bare/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	@$(LINK) $(LIBS_LIB)
@@ -207,7 +226,7 @@ test: setup-test ## everything a change has to pass, real models included
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) test
 test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
-test-long: setup-test ## the full invariance matrix, 10,000 simulated scenarios, load on the server
+test-long: setup-long ## the full invariance matrix, 10,000 simulated scenarios, load on the server, kernels for aarch64
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
 test-clients: ## other projects' clients and the web page in Chromium, in environments of their own
 	@tools/setup.sh clients && $(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
@@ -237,6 +256,8 @@ setup: ## installs what the build needs (Debian, Ubuntu), or says what to instal
 	@tools/setup.sh build
 setup-test:
 	@tools/setup.sh test
+setup-long:
+	@tools/setup.sh long
 
 $(PYTHON): tools/requirements.txt
 	@echo "  VENV  build/venv"

@@ -66,13 +66,19 @@ typedef struct ffwd_error {
 /* --- engines ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct ffwd_options {
-    int threads;        /* 0 = the processors this process may use */
+    int threads;        /* 0 = the cores of one memory node; more than it has are spread over all nodes */
     uint32_t context;   /* longest sequence in tokens; 0 = what the model and memory allow */
     uint32_t rows;      /* requests that run at the same time; 0 = 8 */
     uint64_t kv_budget; /* bytes for keys and values; 0 = from free memory */
     int kv_f32;         /* keys and values as 32-bit floats instead of 16-bit */
     uint32_t itl_ms;    /* how long a step may take while requests decode: prompts of others are cut to fit; 0 = 50 */
     int no_prefix_cache; /* nothing is reused between requests */
+
+    /* A folder in which the packed weights of large models are kept, so that the next process starts several times as
+     * fast: it is made if the one above it is there, and may be shared by any number of processes. NULL = nothing is
+     * kept. What goes wrong with it never fails ffwd_open(). */
+    const char *packed_cache;
+    uint64_t packed_cache_bytes; /* all its files together; 0 = 20 GiB, or a quarter of the disk if that is less */
 } ffwd_options;
 
 /* Everything at its default. Call it before setting members: later versions may add some. */

@@ -3,7 +3,8 @@
 #
 #   tools/setup.sh build   what `make` needs
 #   tools/setup.sh test    that, and what `make test` needs
-#   tools/setup.sh clients that, and what `make test-clients` needs
+#   tools/setup.sh long    that, and what `make test-long` needs
+#   tools/setup.sh clients what `make test` and `make test-clients` need
 #   tools/setup.sh cargo   prints the path of a cargo that is new enough, the same one each time (kept in build/cargo)
 #
 # Debian and Ubuntu: missing packages are installed when run by root; otherwise the one line to run is printed. Nothing is
@@ -14,7 +15,10 @@ set -eu
 RUST_MAJOR=1 RUST_MINOR=${FFWD_RUST_MINOR:-87} # (the variable is for the tests of this script)
 BUILD="gcc libc6-dev make pkg-config ca-certificates python3 python3-pip
 libmicrohttpd-dev libgnutls28-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev libcurl4-gnutls-dev"
-TEST="libcmocka-dev libsimde-dev python3-venv"
+TEST="libcmocka-dev libsimde-dev python3-venv valgrind"
+# Another processor's compiler and its emulator; an aarch64 needs neither.
+LONG=
+[ "$(uname -m)" != x86_64 ] || LONG="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 CLIENTS="chromium fonts-dejavu-core"
 command -v npm >/dev/null || CLIENTS="$CLIENTS npm" # whoever has Node has it from anywhere
 
@@ -126,9 +130,10 @@ cargo)
     ;;
 build) if command -v dpkg-query >/dev/null; then setup_debian ""; else setup_other ""; fi ;;
 test) if command -v dpkg-query >/dev/null; then setup_debian "$TEST"; else setup_other "cmocka.h"; fi ;;
+long) if command -v dpkg-query >/dev/null; then setup_debian "$TEST $LONG"; else setup_other "cmocka.h"; fi ;;
 clients) if command -v dpkg-query >/dev/null; then setup_debian "$TEST $CLIENTS"; else setup_other "cmocka.h"; fi ;;
 *)
-    echo "usage: tools/setup.sh [build|test|clients|cargo]" >&2
+    echo "usage: tools/setup.sh [build|test|long|clients|cargo]" >&2
     exit 2
     ;;
 esac

@@ -2,8 +2,8 @@
  * api: opening a model for use, and the embeddable library on top of it (include/ffwd.h).
  *
  * An `api_model` is what every user of a model file needs, made in one call: the mapped weights, the worker pool, the
- * kernels of this machine, the network, the tokenizer and the chat template. The tokenizer is built by a thread of its
- * own while the pool packs the weights, since each takes about as long as the other. The program's verbs start from
+ * kernels of this machine, the network, the tokenizer and the chat template. The tokenizer is built while another thread
+ * and the pool load the weights, since each takes about as long as the other. The program's verbs start from
  * here too; nothing in it knows of terminals or HTTP.
  */
 #ifndef API_API_H
@@ -16,6 +16,7 @@
 struct chat;
 struct kern_ops;
 struct model;
+struct packed_store;
 struct sample_params;
 struct tok;
 struct weights;
@@ -31,7 +32,8 @@ struct api_open {
     const char *path;
     unsigned want;   /* of enum api_want */
     uint32_t threads; /* 0 = pool_default_threads() */
-    /* Called now and then while weights are packed, from the calling thread; may be NULL. */
+    const struct packed_store *store; /* where packed weights are kept (weights.h); NULL = nowhere */
+    /* Called now and then while weights are packed, from one thread, not always the calling one; may be NULL. */
     void (*progress)(void *ctx, size_t done, size_t total);
     void *progress_ctx;
 };

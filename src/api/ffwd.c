@@ -72,8 +72,9 @@ static enum status open_engine(ffwd_engine *en, const char *path, const ffwd_opt
         return err_set(e, ST_ARGUMENT, "path", "the path of a model file is needed");
     if (o->threads < 0 || o->threads > LIMIT_THREADS)
         return err_set(e, ST_ARGUMENT, "threads", "threads must be from 0 to %d, not %d", LIMIT_THREADS, o->threads);
+    const struct packed_store store = {.dir = o->packed_cache, .most = o->packed_cache_bytes};
     struct api_open how = {
-        .path = path, .want = API_MODEL | API_TOK | API_CHAT, .threads = (uint32_t)o->threads};
+        .path = path, .want = API_MODEL | API_TOK | API_CHAT, .threads = (uint32_t)o->threads, .store = &store};
     TRY(api_open(&en->m, &how, e));
     struct engine_config c = {.model = en->m.model,
                               .tok = en->m.tok,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/home.h"
 #include "chat/chat.h"
 #include "model/model.h" /* and with it weights and kern */
 #include "text/text.h"
@@ -176,33 +177,58 @@ static enum status open_chat(struct api_model *m, struct err *e)
 
 /* --- both at once ---------------------------------------------------------------------------------------------------- */
 
-struct text_job {
+static enum status open_text(struct api_model *m, unsigned want, struct err *e)
+{
+    if (want & API_TOK)
+        TRY(open_tok(m->weights, &m->tok, e));
+    return want & API_CHAT ? open_chat(m, e) : ST_OK;
+}
+
+struct model_job {
     struct api_model *m;
-    unsigned want;
+    const struct api_open *o;
     enum status st;
     struct err err;
 };
 
-static void *text_main(void *arg)
+static enum status open_model(struct api_model *m, const struct api_open *o, struct err *e)
 {
-    struct text_job *j = arg;
-    j->st = ST_OK;
-    if (j->want & API_TOK)
-        j->st = open_tok(j->m->weights, &j->m->tok, &j->err);
-    if (j->st == ST_OK && (j->want & API_CHAT))
-        j->st = open_chat(j->m, &j->err);
+    TRY(kern_choose(&m->ops, e));
+    TRY(pool_new(&m->pool, (int)o->threads, e));
+    struct model_options mo = {.pool = m->pool,
+                               .ops = m->ops,
+                               .store = o->store,
+                               .progress = o->progress,
+                               .progress_ctx = o->progress_ctx};
+    return model_new(&m->model, m->weights, &mo, e);
+}
+
+static void *model_main(void *arg)
+{
+    struct model_job *j = arg;
+    j->st = open_model(j->m, j->o, &j->err);
     return NULL;
 }
 
-static enum status open_model(struct api_model *m, const struct api_open *o, struct err *e)
+/* The tokenizer is built on the calling thread, because it is many small allocations: in the heap of the process they
+ * take half the system calls that they take in the heap of another thread. */
+static enum status open_both(struct api_model *m, const struct api_open *o, struct err *e)
 {
-    if (!(o->want & API_MODEL))
-        return ST_OK;
-    TRY(kern_choose(&m->ops, e));
-    TRY(pool_new(&m->pool, (int)o->threads, e));
-    struct model_options mo = {
-        .pool = m->pool, .ops = m->ops, .progress = o->progress, .progress_ctx = o->progress_ctx};
-    return model_new(&m->model, m->weights, &mo, e);
+    struct model_job job = {.m = m, .o = o};
+    pthread_t thread;
+    if (o->want & API_MODEL)
+        home_choose(weights_file_bytes(m->weights), o->threads);
+    bool beside = (o->want & API_MODEL) && (o->want & (API_TOK | API_CHAT)) &&
+                  pthread_create(&thread, NULL, model_main, &job) == 0;
+    if ((o->want & API_MODEL) && !beside)
+        model_main(&job);
+    struct err why = {0};
+    enum status st = beside || job.st == ST_OK ? open_text(m, o->want, &why) : ST_OK;
+    if (beside)
+        pthread_join(thread, NULL);
+    if (job.st != ST_OK)
+        return err_set(e, job.err.code, job.err.field, "%s", job.err.text);
+    return st == ST_OK ? ST_OK : err_set(e, why.code, why.field, "%s", why.text);
 }
 
 /* A vocabulary larger than the network's output would let a prompt name ids that have no embedding. */
@@ -218,20 +244,7 @@ enum status api_open(struct api_model *out, const struct api_open *o, struct err
 {
     *out = (struct api_model){0};
     TRY(weights_open(&out->weights, o->path, e));
-    struct text_job job = {.m = out, .want = o->want};
-    pthread_t thread;
-    bool beside = (o->want & API_MODEL) && (o->want & (API_TOK | API_CHAT)) &&
-                  pthread_create(&thread, NULL, text_main, &job) == 0;
-    enum status st = open_model(out, o, e);
-    if (beside)
-        pthread_join(thread, NULL);
-    else if (st == ST_OK)
-        text_main(&job);
-    if (st == ST_OK && job.st != ST_OK) {
-        st = job.st;
-        if (e)
-            *e = job.err;
-    }
+    enum status st = open_both(out, o, e);
     if (st == ST_OK)
         st = check_sizes(out, e);
     if (st != ST_OK)

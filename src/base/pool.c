@@ -3,24 +3,32 @@
  *
  * One 64-bit word holds {generation, next task, number of tasks}. A worker takes a task by advancing that word with
  * compare-and-swap, which can only succeed while the job it looked at still has that task, so a late worker can never
- * touch the job after it. Completion counts tasks, not workers.
+ * touch the job after it. Completion counts tasks, not workers, and a worker adds what it did when it finds no more: the
+ * job cannot end before that, so this too is of the job it looked at.
+ *
+ * Who has nothing to do spins, since the next job of a step comes within microseconds, and sleeps after a while; worker 0
+ * wakes sleepers for each job. A pool with more threads than processors is different: spinning keeps the processor from
+ * the worker one waits for, and waking somebody for each job takes longer than the job. There a worker spins less, and
+ * then naps: nobody wakes it, and it looks by itself a little later whether there is work.
  */
 #include "base/pool.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cgroup.h"
 #include "base/clock.h"
+#include "base/home.h"
 #include "base/limits.h"
 
 #if defined(__x86_64__)
@@ -38,18 +46,25 @@
 
 #define TASK_BITS 20
 #define TASK_MASK ((1ull << TASK_BITS) - 1)
-#define CPUS_MOST (1 << 16)
 #define SPIN_NS 60000 /* a little more than the longest gap between two jobs of one step */
+#define CROWDED_SPIN_NS 20000
+#define NAP_NS 2000000
+#define SPINS_A_LOOK 32 /* at the clock */
 
 struct pool {
+    /* What worker 0 writes for each job and the others read, on one cache line. */
     _Alignas(64) _Atomic uint64_t work; /* generation | next << 20 | tasks */
-    _Alignas(64) _Atomic uint32_t done; /* tasks of the current job that ended */
-    _Alignas(64) _Atomic uint32_t generation; /* the futex word workers sleep on */
-    _Atomic uint32_t sleepers;
-    _Atomic uint32_t waiting; /* worker 0 sleeps on `done` */
     _Atomic(pool_fn *) fn;
     void *_Atomic ctx;
+    _Atomic uint32_t generation; /* the futex word workers sleep on */
     _Atomic int stop;
+    /* What the others write and worker 0 reads. */
+    _Alignas(64) _Atomic uint32_t done; /* tasks of the current job that ended, and are counted */
+    _Atomic uint32_t waiting;           /* worker 0 sleeps on `done` */
+    _Alignas(64) _Atomic uint32_t sleepers;
+    _Atomic uint64_t sleeps;            /* so far */
+    uint64_t spin_ns;
+    bool crowded; /* more threads than processors */
     int size;
     struct pool_worker {
         pthread_t thread;
@@ -58,9 +73,10 @@ struct pool {
     } *workers;
 };
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+/* Sleeps while *word is `seen`, at most `limit` if there is one. May end early. */
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, const struct timespec *limit)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, limit, NULL, 0);
 }
 
 static void futex_wake(_Atomic uint32_t *word, int n)
@@ -106,36 +122,54 @@ void pool_set_fp_mode(void)
 /* Runs tasks of the job that is current until it has none left. */
 static void take_tasks(struct pool *p, int worker)
 {
+    uint32_t mine = 0;
+    uint64_t w = atomic_load_explicit(&p->work, memory_order_acquire), tasks;
     for (;;) {
-        uint64_t w = atomic_load_explicit(&p->work, memory_order_acquire);
-        uint64_t next = (w >> TASK_BITS) & TASK_MASK, tasks = w & TASK_MASK;
+        uint64_t next = (w >> TASK_BITS) & TASK_MASK;
+        tasks = w & TASK_MASK;
         if (next >= tasks)
-            return;
+            break;
         pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
         void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
         if (!atomic_compare_exchange_weak_explicit(&p->work, &w, w + (1ull << TASK_BITS), memory_order_acq_rel,
-                                                   memory_order_relaxed))
+                                                   memory_order_acquire))
             continue;
         fn(ctx, (uint32_t)next, worker);
-        /* sequentially consistent on both sides: either this sees `waiting`, or the waiter sees the last task done */
-        if (atomic_fetch_add(&p->done, 1) + 1 == (uint32_t)tasks && atomic_load(&p->waiting))
-            futex_wake(&p->done, 1);
+        mine++;
+        w = atomic_load_explicit(&p->work, memory_order_acquire);
     }
+    /* sequentially consistent on both sides: either this sees `waiting`, or the waiter sees the last task done */
+    if (mine && atomic_fetch_add(&p->done, mine) + mine == (uint32_t)tasks && atomic_load(&p->waiting))
+        futex_wake(&p->done, 1);
+}
+
+/* Waits until *word is `value`, or until it is not. False when this took longer than one may spin. */
+static bool spin(const _Atomic uint32_t *word, uint32_t value, bool until_equal, uint64_t limit_ns)
+{
+    uint64_t began = 0;
+    for (uint32_t i = 1; (atomic_load_explicit(word, memory_order_acquire) == value) != until_equal; i++) {
+        RELAX();
+        if (i % SPINS_A_LOOK)
+            continue;
+        uint64_t now = clock_ns();
+        if (!began)
+            began = now;
+        else if (now - began > limit_ns)
+            return false;
+    }
+    return true;
 }
 
 static void await_generation(struct pool *p, uint32_t seen)
 {
-    uint64_t until = clock_ns() + SPIN_NS;
-    for (int i = 0;; i++) {
-        if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen)
-            return;
-        RELAX();
-        if ((i & 63) == 63 && clock_ns() > until)
-            break;
-    }
+    if (spin(&p->generation, seen, false, p->spin_ns))
+        return;
+    atomic_fetch_add_explicit(&p->sleeps, 1, memory_order_relaxed);
+    if (p->crowded)
+        futex_wait(&p->generation, seen, &(struct timespec){.tv_nsec = NAP_NS});
     atomic_fetch_add(&p->sleepers, 1);
     while (atomic_load(&p->generation) == seen)
-        futex_wait(&p->generation, seen);
+        futex_wait(&p->generation, seen, NULL);
     atomic_fetch_sub(&p->sleepers, 1);
 }
 
@@ -147,6 +181,7 @@ static void *worker_main(void *arg)
     snprintf(name, sizeof name, "ffwd-work-%d", w->index % 1000);
     pthread_setname_np(pthread_self(), name);
     pool_set_fp_mode();
+    home_thread(home_here());
     uint32_t seen = 0;
     for (;;) {
         await_generation(p, seen);
@@ -159,31 +194,26 @@ static void *worker_main(void *arg)
 
 static void await_done(struct pool *p, uint32_t tasks)
 {
-    uint64_t until = clock_ns() + SPIN_NS;
     uint32_t done;
-    for (int i = 0; (done = atomic_load_explicit(&p->done, memory_order_acquire)) != tasks; i++) {
-        RELAX();
-        if ((i & 63) == 63 && clock_ns() > until)
-            break;
-    }
-    if (done == tasks)
+    if (spin(&p->done, tasks, true, p->spin_ns))
         return;
     atomic_store(&p->waiting, 1);
+    atomic_fetch_add_explicit(&p->sleeps, 1, memory_order_relaxed);
     while ((done = atomic_load(&p->done)) != tasks)
-        futex_wait(&p->done, done);
+        futex_wait(&p->done, done, NULL);
     atomic_store(&p->waiting, 0);
 }
 
 static void run_shared(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks)
 {
+    uint32_t gen = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1, others = (uint32_t)p->size - 1;
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
     atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
-    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    uint32_t gen = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
     atomic_store_explicit(&p->work, (uint64_t)gen << (2 * TASK_BITS) | tasks, memory_order_release);
     atomic_store(&p->generation, gen);
     if (atomic_load(&p->sleepers))
-        futex_wake(&p->generation, p->size);
+        futex_wake(&p->generation, (int)(tasks - 1 < others ? tasks - 1 : others));
     take_tasks(p, 0);
     await_done(p, tasks);
 }
@@ -204,6 +234,11 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t tasks)
 int pool_size(const struct pool *p)
 {
     return p->size;
+}
+
+uint64_t pool_sleeps(const struct pool *p)
+{
+    return atomic_load_explicit(&p->sleeps, memory_order_relaxed);
 }
 
 void pool_free(struct pool *p)
@@ -235,6 +270,8 @@ enum status pool_new(struct pool **out, int threads, struct err *e)
     }
     memset(p, 0, sizeof *p);
     p->workers = workers;
+    p->crowded = threads > home_here()->processors;
+    p->spin_ns = p->crowded ? CROWDED_SPIN_NS : SPIN_NS;
     p->size = 1;
     sigset_t all, before; /* a program's signal handlers are not to run on compute threads */
     sigfillset(&all);
@@ -257,56 +294,9 @@ enum status pool_new(struct pool **out, int threads, struct err *e)
     return ST_OK;
 }
 
-/* True when `cpu` is the first of its siblings that this process may use: one thread a physical core. */
-static int first_of_core(int cpu, const cpu_set_t *allowed, size_t size)
-{
-    char path[96], text[256] = "";
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 1;
-    char *line = fgets(text, sizeof text, f);
-    fclose(f);
-    if (!line)
-        return 1;
-    char *p = text;
-    for (;;) { /* "0,64" or "0-1" */
-        char *end;
-        long a = strtol(p, &end, 10), b = a;
-        if (end == p)
-            return 1;
-        if (*end == '-')
-            b = strtol(end + 1, &end, 10);
-        for (long c = a; c <= b && c < CPUS_MOST; c++)
-            if (CPU_ISSET_S((size_t)c, size, allowed))
-                return c == cpu;
-        if (*end != ',')
-            return 1;
-        p = end + 1;
-    }
-}
-
-/* The kernel refuses a set smaller than its own, so the set grows until it is taken. */
-static int allowed_cores(void)
-{
-    int cores = 0;
-    for (int cpus = 1024; cpus <= CPUS_MOST && !cores; cpus *= 2) {
-        cpu_set_t *allowed = CPU_ALLOC((size_t)cpus);
-        size_t size = CPU_ALLOC_SIZE((size_t)cpus);
-        if (!allowed)
-            return 1;
-        CPU_ZERO_S(size, allowed);
-        if (sched_getaffinity(0, size, allowed) == 0)
-            for (int cpu = 0; cpu < cpus; cpu++)
-                cores += CPU_ISSET_S((size_t)cpu, size, allowed) && first_of_core(cpu, allowed, size);
-        CPU_FREE(allowed);
-    }
-    return cores ? cores : 1;
-}
-
 int pool_default_threads(void)
 {
-    int cores = allowed_cores(), quota = cgroup_cpus();
+    int cores = home_here()->cores, quota = cgroup_cpus();
     if (quota && quota < cores)
         cores = quota;
     return cores > LIMIT_THREADS ? LIMIT_THREADS : cores;

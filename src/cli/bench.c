@@ -22,7 +22,7 @@
 struct options {
     const char *model;
     uint32_t pp, tg, depth, batch, threads, ctx, reps, kv;
-    bool json, no_probe, profile;
+    bool json, no_probe, profile, no_packed_cache;
 };
 
 static const struct opt opts[] = {
@@ -33,6 +33,7 @@ static const struct opt opts[] = {
     {"batch", 0, OPT_U32, offsetof(struct options, batch), 1, LIMIT_ROWS, "N",
      "rows: decoded together in each step, prefilled one after the other (1)"},
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     {"ctx", 'c', OPT_U32, offsetof(struct options, ctx), 1, LIMIT_CONTEXT, "N",
      "positions a row may have, also more than the model was trained for: speed is the same (default: as many as that)"},
     {"reps", 0, OPT_U32, offsetof(struct options, reps), 1, MAX_REPS, "R", "timed repetitions, after one that warms (5)"},
@@ -256,7 +257,7 @@ int verb_bench(int argc, char **argv)
     struct err e = {0};
     struct job j = {.o = &o};
     double t = clock_seconds();
-    enum status st = cli_load(&m, o.model, o.threads, API_MODEL, &e);
+    enum status st = cli_load(&m, o.model, o.threads, API_MODEL, o.no_packed_cache, &e);
     if (st != ST_OK)
         return cli_fail(&e);
     j.load_seconds = clock_seconds() - t;

@@ -19,6 +19,7 @@ struct options {
     const char *model, *system;
     struct reply_options reply;
     uint32_t threads, ctx, kv;
+    bool no_packed_cache;
 };
 
 static const struct opt opts[] = {
@@ -28,6 +29,7 @@ static const struct opt opts[] = {
     CLI_OPT_CTX(struct options),
     CLI_OPT_KV(struct options),
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
 };
 static const struct opt_verb verb = {
     "chat",
@@ -155,7 +157,7 @@ int verb_chat(int argc, char **argv)
         return status;
     struct api_model m;
     struct err e = {0};
-    if (cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e) != ST_OK)
+    if (cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, o.no_packed_cache, &e) != ST_OK)
         return cli_fail(&e);
     cli_catch_signals();
     if (m.chat_err.code != ST_OK) {

@@ -16,6 +16,7 @@
 #include "api/api.h"
 #include "base/base.h"
 #include "cli/opt.h"
+#include "weights/weights.h"
 
 #define CLI_DEFAULT_MODEL "smollm2"
 #define CLI_LIMIT_TEXT (256u << 20) /* bytes of a text to tokenize, score or answer */
@@ -40,7 +41,10 @@ int verb_logits(int argc, char **argv);
     {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", "model file (GGUF), or a name that `ffwd pull` knows"}
 #define CLI_OPT_THREADS(S) \
     {"threads", 't', OPT_U32, offsetof(S, threads), 1, LIMIT_THREADS, "N", \
-     "worker threads (default: the processors this process may use)"}
+     "worker threads (default: the cores of one memory node; more than it has are spread over all nodes)"}
+#define CLI_OPT_PACKED(S) \
+    {"no-packed-cache", 0, OPT_FLAG, offsetof(S, no_packed_cache), 0, 0, NULL, \
+     "pack the weights anew, and do not keep them for the next start (FFWD_PACKED_CACHE=off does it always)"}
 #define CLI_OPT_CTX(S) \
     {"ctx", 'c', OPT_U32, offsetof(S, ctx), 1, LIMIT_CONTEXT, "N", \
      "longest sequence in tokens (default: what the model and memory allow)"}
@@ -50,9 +54,14 @@ int verb_logits(int argc, char **argv);
 /* --- the model (load.c) ----------------------------------------------------------------------------------------------- */
 
 /* Opens the model that -m names: a file, or else a known name, which is fetched when it is not in the cache. NULL means
- * CLI_DEFAULT_MODEL. `want` is of enum api_want. Shows progress on a terminal. */
-MUST_CHECK enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want,
+ * CLI_DEFAULT_MODEL. `want` is of enum api_want. Packed weights are kept in the cache unless `fresh` or FFWD_PACKED_CACHE
+ * says otherwise. Shows progress on a terminal. */
+MUST_CHECK enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want, bool fresh,
                                 struct err *e);
+
+/* Where its packed weights came from: "found" in the cache, "kept" there for the next start, or "packed" for this process
+ * alone. */
+const char *cli_panels(enum packed_origin origin);
 
 /* A whole file, or stdin when path is NULL, up to `limit` bytes. */
 MUST_CHECK enum status cli_read(const char *path, size_t limit, struct buf *out, struct err *e);

@@ -40,6 +40,7 @@ static enum status open_all(struct direct *d, const struct api_model *m, const s
 enum status direct_new(struct direct *d, const struct api_model *m, const struct direct_config *c, struct err *e)
 {
     *d = (struct direct){0};
+    home_thread(home_here()); /* this thread is worker 0 */
     enum status st = open_all(d, m, c, e);
     if (st != ST_OK)
         direct_free(d);

@@ -12,7 +12,7 @@
 struct options {
     const char *model, *draft_model, *sources;
     uint32_t threads, ctx, kv;
-    bool json;
+    bool json, no_packed_cache;
     struct opt_list files;
 };
 
@@ -25,6 +25,7 @@ static const struct opt opts[] = {
     CLI_OPT_CTX(struct options),
     CLI_OPT_KV(struct options),
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     CLI_OPT_JSON(struct options),
 };
 static const struct opt_verb verb = {
@@ -110,9 +111,9 @@ int verb_explain(int argc, char **argv)
     struct buf body;
     struct err e = {0};
     if (cli_read(o.files.n ? o.files.item[0] : NULL, LIMIT_BODY, &body, &e) != ST_OK ||
-        cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e) != ST_OK)
+        cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, o.no_packed_cache, &e) != ST_OK)
         return cli_fail(&e);
-    enum status st = sources_load_draft(&draft, o.draft_model, o.threads, &m, &e);
+    enum status st = sources_load_draft(&draft, o.draft_model, o.threads, o.no_packed_cache, &m, &e);
     const struct engine_config c = {.model = m.model, .tok = m.tok, .pool = m.pool, .context = o.ctx, .sources_off = off,
                                     .kv_format = o.kv ? KERN_KV_F32 : KERN_KV_F16, .draft = draft.model};
     if (st == ST_OK)

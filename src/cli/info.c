@@ -13,31 +13,32 @@
 struct options {
     const char *model;
     uint32_t threads;
-    bool json, cost;
+    bool json, cost, no_packed_cache;
 };
 
 static const struct opt opts[] = {
     CLI_OPT_MODEL(struct options),
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     {"cost", 0, OPT_FLAG, offsetof(struct options, cost), 0, 0, NULL,
      "measure what steps of the model cost here, and print that curve alone; `serve --cost-file` reads the JSON"},
     CLI_OPT_JSON(struct options),
 };
 static const struct opt_verb verb = {
     "info",
-    "Says which kernels are used and why, what memory there is, and, with -m, what the model looks like and what its "
-    "metadata says. JSON: {version, isa, why, threads, memory, libraries, model, metadata}; with --cost {points: "
-    "[{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, decode_attention_ms_per_mkey, model, isa, "
-    "threads}.",
+    "Says which kernels are used and why, which memory node (home), what memory there is, and, with -m, what the model "
+    "looks like and what its metadata says. JSON: {version, isa, why, threads, home, memory, libraries, model, metadata}; "
+    "with --cost {points: [{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, decode_attention_ms_per_mkey, "
+    "model, isa, threads}.",
     "[-m FILE] [--cost] [--json]", opts, sizeof opts / sizeof *opts};
 
 #define SHOWN 100 /* characters of a metadata value in the plain output */
 
-static json_t *describe_machine(const struct kern_ops *ops, uint32_t threads)
+static json_t *describe_machine(const struct kern_ops *ops, uint32_t threads, uint64_t memory)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:s}", "version", ffwd_version(), "isa", ops->name, "why", kern_why(),
-                     "threads", threads ? (int)threads : pool_default_threads(), "memory",
-                     (json_int_t)mem_available(), "libraries", text_versions());
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:I, s:s}", "version", ffwd_version(), "isa", ops->name, "why", kern_why(),
+                     "threads", threads ? (int)threads : pool_default_threads(), "home", home_here()->why, "memory",
+                     (json_int_t)memory, "libraries", text_versions());
 }
 
 /* json_pack() would fail as a whole on a name that is not UTF-8. */
@@ -64,15 +65,16 @@ static json_t *describe_model(const struct api_model *m)
     struct kv_config kv = {.format = KERN_KV_F16, .groups = i->kv_groups};
     memcpy(kv.group, i->kv_group, sizeof kv.group);
     return json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:o}",
+                     "s:I, s:I, s:s, s:o}",
                      "path", text_or_null(weights_path(m->weights)), "architecture", text_or_null(i->architecture),
                      "name", text_or_null(i->name), "types", text_or_null(i->types), "layers", (int)i->layers,
                      "width", (int)i->width, "ffn", (int)i->ffn, "heads", (int)i->heads, "kv_heads",
                      (int)i->kv_heads, "head_dim", (int)i->head_dim, "vocab", (int)i->vocab, "context",
                      (int)i->context, "window", (int)i->window, "parameters", (json_int_t)i->parameters, "file_bytes",
                      (json_int_t)weights_file_bytes(m->weights), "weight_bytes", (json_int_t)i->weight_bytes,
-                     "token_bytes", (json_int_t)i->token_bytes, "token_macs", (json_int_t)i->token_macs, "head_macs",
-                     (json_int_t)i->head_macs, "kv_position_bytes", (json_int_t)kv_position_bytes(&kv), "kv_groups",
+                     "huge_page_bytes", (json_int_t)mem_huge(), "token_bytes", (json_int_t)i->token_bytes, "token_macs",
+                     (json_int_t)i->token_macs, "head_macs", (json_int_t)i->head_macs, "kv_position_bytes",
+                     (json_int_t)kv_position_bytes(&kv), "panels", cli_panels(i->panels), "kv_groups",
                      describe_groups(i));
 }
 
@@ -155,20 +157,18 @@ int verb_info(int argc, char **argv)
     struct err e = {0};
     if (kern_choose(&ops, &e) != ST_OK)
         return cli_fail(&e);
-    json_t *root = describe_machine(ops, o.threads);
+    uint64_t memory = mem_available();
     if (!o.model)
-        return print_info(root, o.json);
+        return print_info(describe_machine(ops, o.threads, memory), o.json);
     struct api_model m;
-    if (cli_load(&m, o.model, o.threads, API_MODEL, &e) != ST_OK) {
-        json_decref(root);
+    if (cli_load(&m, o.model, o.threads, API_MODEL, o.no_packed_cache, &e) != ST_OK)
         return cli_fail(&e);
-    }
     if (o.cost) {
-        json_decref(root);
         status = print_cost(&m, o.json);
         api_close(&m);
         return status;
     }
+    json_t *root = describe_machine(ops, o.threads, memory); /* loading decided on the home */
     json_object_set_new(root, "model", describe_model(&m));
     json_t *meta = json_object();
     weights_each_meta(m.weights, add_meta, meta);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,17 +42,66 @@ static void show_progress(void *ctx, size_t done, size_t total)
     cli_progress("loading %s: %d %%", p->path, (int)(100.0 * (double)done / (double)total));
 }
 
-enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want, struct err *e)
+/* "off", or a ceiling in bytes: *on and *most. */
+static enum status packed_wish(bool *on, uint64_t *most, struct err *e)
 {
-    char path[PATH_MAX];
+    const char *wish = getenv("FFWD_PACKED_CACHE");
+    char *end;
+    *on = true;
+    *most = 0;
+    if (!wish || !*wish)
+        return ST_OK;
+    *on = strcmp(wish, "off") != 0;
+    if (!*on)
+        return ST_OK;
+    errno = 0;
+    *most = strtoull(wish, &end, 10);
+    if (*wish < '0' || *wish > '9' || *end || errno || !*most)
+        return err_set(e, ST_ARGUMENT, "FFWD_PACKED_CACHE",
+                       "FFWD_PACKED_CACHE must be 'off' or a number of bytes, not '%.40s'", wish);
+    return ST_OK;
+}
+
+/* Where packed weights are kept; dir is NULL where there is no folder for them. */
+static enum status packed_store(struct packed_store *store, char dir[PATH_MAX], struct err *e)
+{
+    bool on;
+    TRY(packed_wish(&on, &store->most, e));
+    if (on && cli_cache_dir("", dir, PATH_MAX, NULL) == ST_OK && cli_make_dirs(dir, NULL) == ST_OK &&
+        cli_cache_dir("packed", dir, PATH_MAX, NULL) == ST_OK)
+        store->dir = dir;
+    return ST_OK;
+}
+
+enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want, bool fresh,
+                     struct err *e)
+{
+    char path[PATH_MAX], packed[PATH_MAX];
+    struct packed_store store = {0};
+    *out = (struct api_model){0};
     TRY(resolve(model, path, sizeof path, e));
+    if ((want & API_MODEL) && !fresh)
+        TRY(packed_store(&store, packed, e));
     const char *slash = strrchr(path, '/');
     struct progress p = {.path = slash ? slash + 1 : path, .next = cli_seconds() + 0.3};
-    struct api_open o = {
-        .path = path, .want = want, .threads = threads, .progress = show_progress, .progress_ctx = &p};
+    struct api_open o = {.path = path,
+                         .want = want,
+                         .threads = threads,
+                         .store = &store,
+                         .progress = show_progress,
+                         .progress_ctx = &p};
     enum status st = api_open(out, &o, e);
     cli_progress("%s", "");
     return st;
+}
+
+const char *cli_panels(enum packed_origin origin)
+{
+    switch (origin) {
+    case PACKED_FOUND: return "found";
+    case PACKED_KEPT: return "kept";
+    default: return "packed";
+    }
 }
 
 /* All that `fd` still gives. */

@@ -22,7 +22,7 @@
 struct options {
     const char *model, *ids;
     uint32_t chunk, threads, top, kv, beside;
-    bool json;
+    bool json, no_packed_cache;
 };
 
 static const struct opt opts[] = {
@@ -30,6 +30,7 @@ static const struct opt opts[] = {
     {"ids", 0, OPT_STR, offsetof(struct options, ids), 0, 0, "1,2,3", "the token ids to feed; - reads them from stdin"},
     {"chunk", 0, OPT_U32, offsetof(struct options, chunk), 1, LIMIT_STEP, "N", "ids fed in one step (default: all)"},
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     {"top", 0, OPT_U32, offsetof(struct options, top), 0, LIMIT_VOCAB, "K", "how many of the largest to print (5)"},
     CLI_OPT_KV(struct options),
     {"beside", 0, OPT_U32, offsetof(struct options, beside), 0, BESIDE_MAX, "N",
@@ -226,7 +227,7 @@ int verb_logits(int argc, char **argv)
         return cli_fail(&e);
     if (!j.ids)
         return opt_wrong(&verb, "--ids must be token ids with commas between them, like 1,2,3");
-    enum status st = cli_load(&m, o.model, o.threads, API_MODEL, &e);
+    enum status st = cli_load(&m, o.model, o.threads, API_MODEL, o.no_packed_cache, &e);
     if (st == ST_OK) {
         st = run_job(&j, &m, &e);
         direct_free(&j.d);

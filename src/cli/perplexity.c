@@ -21,7 +21,7 @@
 struct options {
     const char *model, *file;
     uint32_t ctx, threads, kv;
-    bool json;
+    bool json, no_packed_cache;
 };
 
 static const struct opt opts[] = {
@@ -30,6 +30,7 @@ static const struct opt opts[] = {
     {"ctx", 'c', OPT_U32, offsetof(struct options, ctx), 2, LIMIT_CONTEXT, "N",
      "tokens of a window (default: the whole text, at most the model's context)"},
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     CLI_OPT_KV(struct options),
     CLI_OPT_JSON(struct options),
 };
@@ -38,11 +39,6 @@ static const struct opt_verb verb = {
     "Scores every token of a text after the first, in windows of --ctx tokens. The text is plain: control tokens written "
     "in it are not meant. JSON: {tokens, scored, windows, ctx, bos, nll, ppl, top1}.",
     "-m FILE -f TEXTFILE [OPTIONS]", opts, sizeof opts / sizeof *opts};
-
-struct score {
-    double nll;
-    bool top1, finite;
-};
 
 struct job {
     struct direct d;
@@ -53,7 +49,8 @@ struct job {
     tok_id *window;      /* [ctx]: the ids of the window at hand */
     uint32_t ctx;
     const tok_id *want;  /* [HEADS] what each head has to predict */
-    struct score score[HEADS];
+    struct kern_top top[HEADS];
+    double score[HEADS]; /* nll of each, where the logits are finite */
     double nll;          /* sum */
     size_t scored, top1, windows;
 };
@@ -63,15 +60,11 @@ static void score_one(void *ctx, uint32_t task, int worker)
 {
     (void)worker;
     struct job *j = ctx;
-    uint32_t vocab = j->d.info->vocab, best;
+    uint32_t vocab = j->d.info->vocab;
     const float *x = j->d.logits + (size_t)task * vocab;
-    float max;
-    struct score *s = &j->score[task];
-    *s = (struct score){.finite = j->ops->argmax(x, vocab, &best, &max)};
-    if (!s->finite)
-        return;
-    s->nll = log((double)j->ops->exp_sum(x, vocab, max)) + (double)max - (double)x[j->want[task]];
-    s->top1 = best == (uint32_t)j->want[task];
+    float max = j->top[task].value;
+    if (j->top[task].finite)
+        j->score[task] = log((double)j->ops->exp_sum(x, vocab, max)) + (double)max - (double)x[j->want[task]];
 }
 
 /* Scores window ids (at, at + n]: the predictions of hidden states [first, first + n) of the last forward. */
@@ -81,14 +74,14 @@ static enum status score_step(struct job *j, uint32_t at, uint32_t n, struct err
         uint32_t m = n - i < HEADS ? n - i : HEADS, index[HEADS];
         for (uint32_t k = 0; k < m; k++)
             index[k] = i + k;
-        model_head(j->d.run, index, m, j->d.logits, NULL);
+        model_head(j->d.run, index, m, j->d.logits, j->top);
         j->want = j->window + at + i + 1;
         pool_run(j->d.workers, score_one, j, m);
         for (uint32_t k = 0; k < m; k++) {
-            if (!j->score[k].finite)
+            if (!j->top[k].finite)
                 return err_set(e, ST_STEP_FAILED, "", "the logits of token %zu are not finite", j->scored);
-            j->nll += j->score[k].nll;
-            j->top1 += j->score[k].top1;
+            j->nll += j->score[k];
+            j->top1 += j->top[k].index == (uint32_t)j->want[k];
             j->scored++;
         }
     }
@@ -197,7 +190,7 @@ int verb_perplexity(int argc, char **argv)
     struct job j = {.bos = TOK_NONE};
     struct api_model m;
     struct err e = {0};
-    enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK, &e);
+    enum status st = cli_load(&m, o.model, o.threads, API_MODEL | API_TOK, o.no_packed_cache, &e);
     if (st != ST_OK)
         return cli_fail(&e);
     cli_catch_signals();

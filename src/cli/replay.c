@@ -25,7 +25,7 @@
 struct options {
     const char *model, *template, *cost_file, *sources;
     uint32_t batch, limit, repeat, threads, kv, fill;
-    bool each, json;
+    bool each, json, no_packed_cache;
     struct opt_list files, classes;
 };
 
@@ -48,6 +48,7 @@ static const struct opt opts[] = {
     {"cost-file", 0, OPT_STR, offsetof(struct options, cost_file), 0, 0, "FILE",
      "what steps cost, as `info --cost --json` printed it; not corrected by real steps"},
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     CLI_OPT_KV(struct options),
     CLI_OPT_JSON(struct options),
 };
@@ -364,7 +365,7 @@ static enum status run_all(struct job *j, struct err *e)
     TRY(cli_read(j->name, LIMIT_REPLAY_BYTES, &text, e));
     TRY(replay_lines_init(&j->lines, &text, j->name, e));
     TRY(check_classes(j, e));
-    TRY(cli_load(&j->m, j->o->model, j->o->threads, API_MODEL | API_TOK | API_CHAT, e));
+    TRY(cli_load(&j->m, j->o->model, j->o->threads, API_MODEL | API_TOK | API_CHAT, j->o->no_packed_cache, e));
     cli_catch_signals();
     TRY(use_template(j, e));
     TRY(encode_all(j, e));

@@ -18,7 +18,7 @@ struct options {
     struct reply_options reply;
     struct asked_options asked;
     uint32_t threads, ctx, kv;
-    bool raw, json, trace, plan;
+    bool raw, json, trace, plan, no_packed_cache;
 };
 
 static const struct opt opts[] = {
@@ -38,6 +38,7 @@ static const struct opt opts[] = {
     CLI_OPT_CTX(struct options),
     CLI_OPT_KV(struct options),
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     CLI_OPT_JSON(struct options),
 };
 static const struct opt_verb verb = {
@@ -255,9 +256,9 @@ int verb_run(int argc, char **argv)
     struct api_model m, draft;
     struct asking a = {0};
     struct err e = {0};
-    if (cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, &e) != ST_OK)
+    if (cli_load(&m, o.model, o.threads, API_MODEL | API_TOK | API_CHAT, o.no_packed_cache, &e) != ST_OK)
         return cli_fail(&e);
-    enum status st = sources_load_draft(&draft, o.draft_model, o.threads, &m, &e);
+    enum status st = sources_load_draft(&draft, o.draft_model, o.threads, o.no_packed_cache, &m, &e);
     double load_s = cli_seconds();
     cli_catch_signals();
     if (st == ST_OK)

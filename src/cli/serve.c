@@ -20,6 +20,7 @@
 #include "ffwd.h"
 #include "format/format.h"
 #include "kern/kern.h"
+#include "model/model.h"
 #include "server/server.h"
 
 #define DEFAULT_PORT 8080u
@@ -36,7 +37,7 @@ struct options {
     struct opt_list hosts, origins;
     int inherited; /* not an option: the socket that was passed; 0 = none */
     uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill, keep_alive;
-    bool strict_model, no_prefix_cache, cache_per_key, no_web, without_keys, mlock, log_content;
+    bool strict_model, no_prefix_cache, cache_per_key, no_packed_cache, no_web, without_keys, mlock, log_content;
 };
 
 static sigset_t watched; /* the signals that the main thread waits for */
@@ -65,6 +66,7 @@ static const struct opt opts[] = {
     {"queue", 0, OPT_U32, offsetof(struct options, queue), 1, LIMIT_QUEUE, "N",
      "requests that may wait (256); beyond that the answer is 429"},
     CLI_OPT_THREADS(struct options),
+    CLI_OPT_PACKED(struct options),
     CLI_OPT_KV(struct options),
     {"kv-budget", 0, OPT_U32, offsetof(struct options, kv_budget), 1, UINT32_MAX, "MB",
      "memory for keys and values, of running requests and of kept prefixes (default: half of what is free, at most what "
@@ -299,6 +301,8 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
     fprintf(stderr, "listening on %s\n", server_url(s));
     fprintf(stderr, "context %u, up to %zu MB of keys and values%s\n", engine_context(engine),
             engine_kv_bytes(engine) >> 20, o->no_prefix_cache ? "" : ", in which prefixes are kept");
+    fprintf(stderr, "weights %zu MB, %s; %zu MB of this process in huge pages\n", model_info(m->model)->weight_bytes >> 20,
+            cli_panels(model_info(m->model)->panels), (size_t)(mem_huge() >> 20));
     log_line(LOG_INFO, "listening on %s", server_url(s));
     service_notify("READY=1");
     run_until_signal(o, s);
@@ -336,8 +340,8 @@ static int serve_models(const struct api_model *m, const struct api_model *draft
 /* The draft model needs its tokenizer to be compared with the model's. */
 static enum status load(const struct options *o, struct api_model *m, struct api_model *draft, struct err *e)
 {
-    TRY(cli_load(m, o->model, o->threads, API_MODEL | API_TOK | API_CHAT, e));
-    return sources_load_draft(draft, o->draft_model, o->threads, m, e);
+    TRY(cli_load(m, o->model, o->threads, API_MODEL | API_TOK | API_CHAT, o->no_packed_cache, e));
+    return sources_load_draft(draft, o->draft_model, o->threads, o->no_packed_cache, m, e);
 }
 
 int verb_serve(int argc, char **argv)

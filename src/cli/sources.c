@@ -20,13 +20,13 @@ bool sources_parse(const char *list, uint32_t *off)
     }
 }
 
-enum status sources_load_draft(struct api_model *out, const char *path, uint32_t threads,
+enum status sources_load_draft(struct api_model *out, const char *path, uint32_t threads, bool fresh,
                                const struct api_model *target, struct err *e)
 {
     *out = (struct api_model){0};
     if (!path)
         return ST_OK;
-    TRY(cli_load(out, path, threads, API_MODEL | API_TOK, e));
+    TRY(cli_load(out, path, threads, API_MODEL | API_TOK, fresh, e));
     enum status st = source_draft_same_vocabulary(target->tok, out->tok, e);
     if (st != ST_OK)
         api_close(out);

@@ -16,8 +16,8 @@ bool sources_parse(const char *list, uint32_t *off);
 /* How a wrong list is told. */
 #define SOURCES_WRONG "--sources must be 'none' or some of grammar,grammar_likely,template,echo,ngram,draft, not '%.60s'"
 
-/* Opens the draft model and compares its vocabulary with the model's; nothing when path is NULL. */
-MUST_CHECK enum status sources_load_draft(struct api_model *out, const char *path, uint32_t threads,
+/* Opens the draft model, as cli_load() does, and compares its vocabulary with the model's; nothing when path is NULL. */
+MUST_CHECK enum status sources_load_draft(struct api_model *out, const char *path, uint32_t threads, bool fresh,
                                           const struct api_model *target, struct err *e);
 
 /* The members of `usage.ffwd` that tell what sources did (docs/fast-forwarding.md). NULL without memory. */

@@ -76,7 +76,7 @@ int verb_template(int argc, char **argv)
     struct err e = {0}, why;
     struct buf request = {0};
     struct text_rendering r = {0};
-    enum status st = cli_load(&m, o.model, 0, API_TOK | API_CHAT, &e);
+    enum status st = cli_load(&m, o.model, 0, API_TOK | API_CHAT, true, &e);
     if (st != ST_OK)
         return cli_fail(&e);
     st = read_request(o.chat, &request, &e);

@@ -45,7 +45,7 @@ int verb_tokenize(int argc, char **argv)
     struct api_model m;
     struct err e = {0};
     struct buf in = {0};
-    enum status st = cli_load(&m, o.model, 0, API_TOK, &e);
+    enum status st = cli_load(&m, o.model, 0, API_TOK, true, &e);
     if (st != ST_OK)
         return cli_fail(&e);
     if (!o.prompt)

@@ -109,6 +109,7 @@ static void *engine_main(void *arg)
 {
     struct engine *en = arg;
     pool_set_fp_mode();
+    home_thread(home_here());
     while (!atomic_load(&en->stopping))
         if (!turn(en))
             sleep_until_rung(en);
@@ -140,7 +141,7 @@ static enum status make_rows(struct engine *en, struct err *e)
         TRY(sampler_new(&en->samplers[i], en->net.vocab, en->net.ops, e));
     en->tops = calloc(engine_heads(en), sizeof *en->tops);
     en->logits = mem_map(engine_logits_bytes(en));
-    en->ids = mem_map(engine_ids_bytes(en));
+    en->ids = mem_map_sparse(engine_ids_bytes(en));
     if (!en->tops || !en->logits || !en->ids)
         return err_set(e, ST_NO_MEMORY, "rows", "no memory for the ids and logits of %u rows", rows);
     for (uint32_t i = 0; i < en->slots.n; i++)

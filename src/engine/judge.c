@@ -59,12 +59,12 @@ static bool decide(struct engine *en, struct row *r, struct sampler *s, uint32_t
     tok_id id = fed ? r->ids[r->n + k] : -1, chosen = id;
     if (!known) {
         const float *logits = en->logits + (size_t)*head * en->net.vocab;
-        r->status = choose(r, s, logits, &en->tops[*head], k, &chosen);
+        const struct kern_top *top = &en->tops[(*head)++];
+        r->status = choose(r, s, logits, top, k, &chosen);
         if (r->status)
             return false;
         if (r->logprobs)
-            sampler_logprobs(s, logits, chosen, &c->logprob, c->top, r->logprobs - 1);
-        ++*head;
+            sampler_logprobs(s, logits, top->value, chosen, &c->logprob, c->top, r->logprobs - 1);
     }
     bool same = fed && chosen == id;
     c->origin = same ? (int8_t)fill_piece(r, k)->kind : ORIGIN_SAMPLED;

@@ -10,7 +10,8 @@ static void score_one(void *ctx, uint32_t task, int worker)
     const float *logits = en->logits + (size_t)task * en->net.vocab;
     c->status = en->tops[task].finite ? ST_OK : ST_STEP_FAILED;
     if (!c->status)
-        sampler_logprobs(en->samplers[worker], logits, c->id, &c->logprob, c->top, c->row->logprobs - 1);
+        sampler_logprobs(en->samplers[worker], logits, en->tops[task].value, c->id, &c->logprob, c->top,
+                         c->row->logprobs - 1);
 }
 
 static void tell(struct engine *en, struct row *r, const struct step_score *c)

@@ -1,15 +1,24 @@
 /* cpu: which level this processor can run, and which one is used. */
 #include <stdlib.h>
 #include <string.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include "kern/kern.h"
 #include "kern/ref/ref.h"
 #if defined(__x86_64__)
 #include "kern/avx2/avx2.h"
 #include "kern/avx512/avx512.h"
+#elif defined(__aarch64__)
+#include "kern/neon/neon.h"
 #endif
 
-static const char *const level_names[KERN_LEVELS] = {"ref", "avx2", "avx512"};
+const char *kern_level_name(enum kern_level level)
+{
+    static const char *const names[KERN_LEVELS] = {"ref", "avx2", "avx512", "neon"};
+    return names[level];
+}
 
 #if defined(__x86_64__)
 static bool has_avx2(void)
@@ -24,6 +33,11 @@ static bool has_avx512(void)
            && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
            && __builtin_cpu_supports("avx512vnni");
 }
+#elif defined(__aarch64__)
+static bool has_dot_products(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+}
 #endif
 
 const struct kern_ops *kern_level_ops(enum kern_level level)
@@ -33,6 +47,8 @@ const struct kern_ops *kern_level_ops(enum kern_level level)
 #if defined(__x86_64__)
     case KERN_AVX2: return has_avx2() ? &kern_avx2_ops : NULL;
     case KERN_AVX512: return has_avx512() ? &kern_avx512_ops : NULL;
+#elif defined(__aarch64__)
+    case KERN_NEON: return has_dot_products() ? &kern_neon_ops : NULL;
 #endif
     default: return NULL;
     }
@@ -45,7 +61,7 @@ static int forced_level(const char **name)
     if (!want || !*want)
         return -1;
     int level = 0;
-    while (level < KERN_LEVELS && strcmp(want, level_names[level]) != 0)
+    while (level < KERN_LEVELS && strcmp(want, kern_level_name((enum kern_level)level)) != 0)
         level++;
     return level;
 }
@@ -64,7 +80,7 @@ enum status kern_choose(const struct kern_ops **out, struct err *e)
     int level = forced_level(&want);
     *out = NULL;
     if (level == KERN_LEVELS)
-        return err_set(e, ST_UNSUPPORTED, "FFWD_CPU", "FFWD_CPU must be ref, avx2 or avx512, not \"%.40s\"", want);
+        return err_set(e, ST_UNSUPPORTED, "FFWD_CPU", "FFWD_CPU must be ref, avx2, avx512 or neon, not \"%.40s\"", want);
     *out = kern_level_ops((enum kern_level)(level < 0 ? best_level() : level));
     if (!*out)
         return err_set(e, ST_UNSUPPORTED, "FFWD_CPU", "FFWD_CPU asks for %s, which this processor lacks", want);
@@ -77,11 +93,17 @@ const char *kern_why(void)
         "ref, because FFWD_CPU says so",
         "avx2, because FFWD_CPU says so",
         "avx512, because FFWD_CPU says so",
+        "neon, because FFWD_CPU says so",
     };
     static const char *const by_processor[KERN_LEVELS] = {
+#if defined(__aarch64__)
+        "ref (plain C, slow), because the processor lacks NEON's dot products",
+#else
         "ref (plain C, slow), because the processor lacks AVX2, FMA, F16C or BMI2",
+#endif
         "avx2, because the processor has AVX2, FMA, F16C and BMI2, but not AVX-512 with VNNI",
         "avx512, because the processor has AVX-512 F, BW, VL, DQ and VNNI",
+        "neon, because the processor has NEON with dot products",
     };
     const char *want;
     int level = forced_level(&want);

@@ -1,4 +1,5 @@
-/* half: IEEE binary16 and bfloat16 in plain C, the same bits as the processors' conversions. Private to kern. */
+/* half: small floating-point formats in plain C: IEEE binary16 and bfloat16 with the same bits as the processors'
+ * conversions, and the exponents of MXFP4. Private to kern. */
 #ifndef KERN_HALF_H
 #define KERN_HALF_H
 
@@ -49,6 +50,13 @@ static inline uint16_t f32_half(float f)
 static inline float bf16_f32(uint16_t h)
 {
     return bits_f32((uint32_t)h << 16);
+}
+
+/* MXFP4's scale: 2^(e - 128), half of what its exponent byte says, since its table holds doubled values. The format's
+ * NaN, 255, is 2^127 like in ggml. */
+static inline float e8m0_half_f32(uint8_t e)
+{
+    return bits_f32(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
 
 #endif

@@ -38,6 +38,11 @@ enum kern_type {
     KERN_Q4_K,
     KERN_Q5_K,
     KERN_Q6_K,
+    KERN_Q2_K,
+    KERN_Q3_K,
+    KERN_IQ4_NL,
+    KERN_IQ4_XS,
+    KERN_MXFP4,
     KERN_TYPES
 };
 
@@ -140,10 +145,10 @@ struct kern_attn {
  * Nothing was seen yet while l is 0. In memory: float[head_dim + KERN_ACC_EXTRA], o first, then m, then l. */
 #define KERN_ACC_EXTRA 2u
 
-/* What argmax() says of a row of logits. */
+/* The largest of some values, as argmax() finds it. */
 struct kern_top {
-    bool finite;
-    uint32_t index; /* these two only where finite */
+    bool finite;    /* all of them are; otherwise the rest means nothing */
+    uint32_t index; /* the lowest one where ties are */
     float value;
 };
 
@@ -152,7 +157,7 @@ struct kern_top {
 enum kern_glu { KERN_SILU, KERN_GELU_TANH };
 
 struct kern_ops {
-    const char *name; /* "ref", "avx2", "avx512" */
+    const char *name; /* that of its level */
 
     /* out[t × stride + o] = sum over k of W[o][k] × x[t][k], for the outputs of panels [p0, p1) and all tokens. */
     void (*linear)(const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x, float *out,
@@ -191,8 +196,7 @@ struct kern_ops {
     /* out[head_dim] = o × (1 / l). */
     void (*attn_finish)(const float *run, uint32_t head_dim, float *out);
 
-    /* Largest value and its lowest index; false when a value is not finite. */
-    bool (*argmax)(const float *x, uint32_t n, uint32_t *index, float *value);
+    struct kern_top (*argmax)(const float *x, uint32_t n);
 
     /* Sum over i of exp(x[i] - max): 16 partial sums (i mod 16), one tree. For log-probabilities. */
     float (*exp_sum)(const float *x, uint32_t n, float max);
@@ -201,13 +205,16 @@ struct kern_ops {
 #define KERN_ATTN_VECTORS 64u                                          /* queries × heads of one attention call */
 #define KERN_ATTN_SCRATCH (KERN_ATTN_VECTORS * KERN_PARTIAL * 4u)
 
-enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_LEVELS };
+enum kern_level { KERN_REF, KERN_AVX2, KERN_AVX512, KERN_NEON, KERN_LEVELS };
+
+/* As FFWD_CPU spells it: "avx2". Never NULL for level < KERN_LEVELS. */
+const char *kern_level_name(enum kern_level level);
 
 /* The table of a level, or NULL when this build or this processor lacks it. */
 const struct kern_ops *kern_level_ops(enum kern_level level);
 
-/* The table in use: the best this processor has, or what the environment variable FFWD_CPU names (ref, avx2, avx512).
- * Fails with ST_UNSUPPORTED when FFWD_CPU names a level that is unknown or missing here. */
+/* The table in use: the best this processor has, or what the environment variable FFWD_CPU names (ref, avx2, avx512,
+ * neon). Fails with ST_UNSUPPORTED when FFWD_CPU names a level that is unknown or missing here. */
 MUST_CHECK enum status kern_choose(const struct kern_ops **out, struct err *e);
 
 /* One sentence on which level is used and why, for `ffwd info`. */

@@ -1,15 +1,29 @@
 /*
  * pack: from the file's row-major blocks to panels, and back to single rows. File layouts as in ggml's ggml-common.h;
- * panel layout in panel.h. One output is written at a time: its 32-bit lanes are 64 bytes apart.
+ * panel layout in panel.h. One output is written at a time: its 32-bit lanes are 64 bytes apart. Bits are moved four k at a
+ * time, in the 32-bit words that lanes are made of.
  */
 #include <string.h>
 
-#include "kern/half.h"
-#include "kern/panel.h"
+#include "kern/panel_read.h"
+
+#define PLAIN_TILE 128u
+
+static uint32_t load_u32(const uint8_t *p)
+{
+    uint32_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
+}
 
 static void put4(uint8_t *q, uint32_t vec, uint32_t lane, const uint8_t *four)
 {
     memcpy(q + vec * 64 + lane * 4, four, 4);
+}
+
+static void put_word(uint8_t *q, uint32_t vec, uint32_t lane, uint32_t word)
+{
+    memcpy(q + vec * 64 + lane * 4, &word, 4);
 }
 
 static void put_u16(uint8_t *meta, uint32_t array, uint32_t lane, const uint8_t *two)
@@ -24,29 +38,41 @@ static void put_nibbles(uint8_t *q, uint32_t lane, const uint8_t *qs)
         put4(q, v, lane, qs + 4 * v);
 }
 
-/* 32 values below 16 as nibbles. */
-static void put_nibble_values(uint8_t *q, uint32_t lane, const uint8_t *x)
+/* 32 values of four bits, which are at bits [shift, shift + 4) of as many bytes. */
+static void put_nibble_values(uint8_t *q, uint32_t lane, const uint8_t *from, uint32_t shift)
 {
-    uint8_t b[16];
-    for (int i = 0; i < 16; i++)
-        b[i] = (uint8_t)((x[i] & 15) | (x[i + 16] & 15) << 4);
-    put_nibbles(q, lane, b);
+    for (uint32_t v = 0; v < 4; v++) {
+        uint32_t low = load_u32(from + 4 * v) >> shift, high = load_u32(from + 16 + 4 * v) >> shift;
+        put_word(q, v, lane, (low & 0x0f0f0f0f) | (high & 0x0f0f0f0f) << 4);
+    }
 }
 
-/* The fifth bits of 32 values, from a mask whose bit k belongs to k. */
-static void put_fifth(uint8_t *q, uint32_t lane, uint32_t mask)
+/* 32 values of two bits, likewise. */
+static void put_bit_pairs(uint8_t *h, uint32_t lane, const uint8_t *from, uint32_t shift)
 {
-    uint8_t h[4] = {0};
-    for (int k = 0; k < 32; k++)
-        h[k % 4] |= (uint8_t)(((mask >> k) & 1) << (k / 4));
-    put4(q + 256, 0, lane, h);
+    uint32_t w[2] = {0};
+    for (uint32_t g = 0; g < 8; g++)
+        w[g / 4] |= ((load_u32(from + 4 * g) >> shift) & 0x03030303) << (2 * (g % 4));
+    put_word(h, 0, lane, w[0]);
+    put_word(h, 1, lane, w[1]);
 }
 
-static uint32_t load_u32(const uint8_t *p)
+/* 32 values of one bit, likewise. */
+static void put_bits(uint8_t *h, uint32_t lane, const uint8_t *from, uint32_t shift)
 {
-    uint32_t u;
-    memcpy(&u, p, sizeof u);
-    return u;
+    uint32_t w = 0;
+    for (uint32_t g = 0; g < 8; g++)
+        w |= ((load_u32(from + 4 * g) >> shift) & 0x01010101) << g;
+    put_word(h, 0, lane, w);
+}
+
+/* The same from a mask whose bit k belongs to k. The product puts bit i of a nibble at bit 8i, among others. */
+static void put_mask(uint8_t *h, uint32_t lane, uint32_t mask)
+{
+    uint32_t w = 0;
+    for (uint32_t g = 0; g < 8; g++)
+        w |= (((mask >> (4 * g)) & 15) * 0x00204081 & 0x01010101) << g;
+    put_word(h, 0, lane, w);
 }
 
 /* Scale and minimum `i` of the 12 packed bytes of Q4_K and Q5_K: 6 bits each, the last four split in two. */
@@ -66,19 +92,11 @@ static void pack_k45(enum kern_type type, const uint8_t *f, uint32_t lane, uint8
 {
     const uint8_t *scales = f + 4, *qh = f + 16, *qs = type == KERN_Q5_K ? f + 48 : f + 16;
     uint32_t qb = panel_layout(type).quant_bytes;
-    for (int s = 0; s < 8; s++) {
-        uint8_t x[32];
-        uint32_t fifth = 0;
-        for (int k = 0; k < 32; k++) {
-            uint8_t byte = qs[s / 2 * 32 + k];
-            x[k] = s % 2 ? byte >> 4 : byte & 15;
-            if (type == KERN_Q5_K)
-                fifth |= (uint32_t)((qh[k] >> s) & 1) << k;
-        }
-        put_nibble_values(q + (uint32_t)s * qb, lane, x);
+    for (uint32_t s = 0; s < 8; s++) {
+        put_nibble_values(q + s * qb, lane, qs + s / 2 * 32, s % 2 * 4);
         if (type == KERN_Q5_K)
-            put_fifth(q + (uint32_t)s * qb, lane, fifth);
-        k_scale_min(scales, s, &meta[s * 16 + (int)lane], &meta[META_K_MIN + (uint32_t)s * 16 + lane]);
+            put_bits(q + s * qb + 256, lane, qh, s);
+        k_scale_min(scales, (int)s, &meta[s * 16 + lane], &meta[META_K_MIN + s * 16 + lane]);
     }
     put_u16(meta, META_K_D, lane, f);
     put_u16(meta, META_K_DMIN, lane, f + 2);
@@ -91,20 +109,59 @@ static void pack_q6k(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
     uint32_t qb = panel_layout(KERN_Q6_K).quant_bytes;
     for (uint32_t s = 0; s < 8; s++) {
         const uint8_t *ql = f + s / 4 * 64 + s % 2 * 32, *qh = f + 128 + s / 4 * 32;
-        uint32_t r = s % 4;
-        uint8_t x[32], h[2][4] = {{0}};
-        for (uint32_t k = 0; k < 32; k++) {
-            x[k] = r < 2 ? ql[k] & 15 : ql[k] >> 4;
-            uint32_t top = (qh[k] >> (2 * r)) & 3, g = k / 4;
-            h[g / 4][k % 4] |= (uint8_t)(top << (2 * (g % 4)));
-        }
-        put_nibble_values(q + s * qb, lane, x);
-        put4(q + s * qb + 256, 0, lane, h[0]);
-        put4(q + s * qb + 256, 1, lane, h[1]);
+        put_nibble_values(q + s * qb, lane, ql, s % 4 / 2 * 4);
+        put_bit_pairs(q + s * qb + 256, lane, qh, s % 4 * 2);
     }
     for (uint32_t i = 0; i < 16; i++)
         meta[i * 16 + lane] = f[192 + i];
-    put_u16(meta, META_Q6_D, lane, f + 208);
+    put_u16(meta, META_K_D, lane, f + 208);
+}
+
+/* The low two bits of sub-block s in Q2_K and Q3_K: value l of the half it lies in, at bits 2 (s % 4) of qs[l]. */
+static void put_low_bits(uint8_t *q, uint32_t lane, const uint8_t *qs, uint32_t s)
+{
+    put_bit_pairs(q, lane, qs + s / 4 * 32, s % 4 * 2);
+}
+
+/* File: scales[16], each with a minimum in its high nibble, qs[64], d, dmin. */
+static void pack_q2k(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
+{
+    for (uint32_t s = 0; s < 8; s++)
+        put_low_bits(q + s * panel_layout(KERN_Q2_K).quant_bytes, lane, f + 16, s);
+    for (uint32_t i = 0; i < 16; i++)
+        meta[i * 16 + lane] = f[i];
+    put_u16(meta, META_K_D, lane, f + 80);
+    put_u16(meta, META_K_DMIN, lane, f + 82);
+}
+
+/* File: hmask[32], qs[64], scales[12], d. Bit s of hmask[k] is the third bit of value k of sub-block s. Scales have 6 bits
+ * and are stored 32 too large: the low four of scale i are nibble i / 8 of scales[i % 8], the others are at bits
+ * 2 (i / 4) of scales[8 + i % 4]. */
+static void pack_q3k(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
+{
+    const uint8_t *scales = f + 96;
+    for (uint32_t s = 0; s < 8; s++, q += panel_layout(KERN_Q3_K).quant_bytes) {
+        put_low_bits(q, lane, f + 32, s);
+        put_bits(q + 128, lane, f, s);
+    }
+    for (uint32_t i = 0; i < 16; i++) {
+        int low = (scales[i % 8] >> (i / 8 * 4)) & 15, high = (scales[8 + i % 4] >> (i / 4 * 2)) & 3;
+        meta[i * 16 + lane] = (uint8_t)((low | high << 4) - 32);
+    }
+    put_u16(meta, META_K_D, lane, f + 108);
+}
+
+/* File: d, u16 high, low[4], qs[128]. Scales have 6 bits and are stored 32 too large: the low four of scale s are nibble
+ * s % 2 of low[s / 2], the others are at bits 2s of `high`. */
+static void pack_iq4xs(const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
+{
+    uint32_t high = f[2] | (uint32_t)f[3] << 8;
+    for (uint32_t s = 0; s < 8; s++) {
+        put_nibbles(q + s * panel_layout(KERN_IQ4_XS).quant_bytes, lane, f + 8 + 16 * s);
+        uint32_t scale = ((f[4 + s / 2] >> (s % 2 * 4)) & 15u) | ((high >> (2 * s)) & 3) << 4;
+        meta[s * 16 + lane] = (uint8_t)(scale - 32);
+    }
+    put_u16(meta, META_XS_D, lane, f);
 }
 
 static void pack_block(enum kern_type type, const uint8_t *f, uint32_t lane, uint8_t *q, uint8_t *meta)
@@ -114,7 +171,8 @@ static void pack_block(enum kern_type type, const uint8_t *f, uint32_t lane, uin
         for (uint32_t g = 0; g < 8; g++)
             put4(q, g, lane, f + 2 + 4 * g);
         break;
-    case KERN_Q4_0: /* d, qs[16] */
+    case KERN_Q4_0:
+    case KERN_IQ4_NL: /* d, qs[16] */
         put_nibbles(q, lane, f + 2);
         break;
     case KERN_Q4_1: /* d, m, qs[16] */
@@ -123,35 +181,40 @@ static void pack_block(enum kern_type type, const uint8_t *f, uint32_t lane, uin
         break;
     case KERN_Q5_0: /* d, qh[4], qs[16] */
         put_nibbles(q, lane, f + 6);
-        put_fifth(q, lane, load_u32(f + 2));
+        put_mask(q + 256, lane, load_u32(f + 2));
         break;
     case KERN_Q5_1: /* d, m, qh[4], qs[16] */
         put_nibbles(q, lane, f + 8);
-        put_fifth(q, lane, load_u32(f + 4));
+        put_mask(q + 256, lane, load_u32(f + 4));
         put_u16(meta, 32, lane, f + 2);
         break;
+    case KERN_MXFP4: /* e, qs[16] */
+        put_nibbles(q, lane, f + 1);
+        meta[lane] = f[0];
+        return;
     case KERN_Q4_K:
-    case KERN_Q5_K:
-        pack_k45(type, f, lane, q, meta);
-        return;
-    case KERN_Q6_K:
-        pack_q6k(f, lane, q, meta);
-        return;
+    case KERN_Q5_K: pack_k45(type, f, lane, q, meta); return;
+    case KERN_Q6_K: pack_q6k(f, lane, q, meta); return;
+    case KERN_Q2_K: pack_q2k(f, lane, q, meta); return;
+    case KERN_Q3_K: pack_q3k(f, lane, q, meta); return;
+    case KERN_IQ4_XS: pack_iq4xs(f, lane, q, meta); return;
     default:
         BUG("packing type %d", (int)type);
     }
     put_u16(meta, 0, lane, f);
 }
 
+/* Some k of a row at a time, so that the lines they are spread over stay in the cache until all lanes are written. */
 static void pack_plain(size_t esize, uint32_t rows, uint32_t cols, const uint8_t *src, uint32_t p, uint8_t *panel)
 {
-    for (uint32_t lane = 0; lane < KERN_LANES; lane++) {
-        uint32_t r = p * KERN_LANES + lane;
-        if (r >= rows)
-            break;
-        const uint8_t *row = src + (size_t)r * cols * esize;
-        for (uint32_t k = 0; k < cols; k++)
-            memcpy(panel + ((size_t)k * KERN_LANES + lane) * esize, row + k * esize, esize);
+    uint32_t lanes = rows - p * KERN_LANES < KERN_LANES ? rows - p * KERN_LANES : KERN_LANES;
+    for (uint32_t k0 = 0; k0 < cols; k0 += PLAIN_TILE) {
+        uint32_t k1 = k0 + PLAIN_TILE < cols ? k0 + PLAIN_TILE : cols;
+        for (uint32_t lane = 0; lane < lanes; lane++) {
+            const uint8_t *row = src + (size_t)(p * KERN_LANES + lane) * cols * esize;
+            for (uint32_t k = k0; k < k1; k++)
+                memcpy(panel + ((size_t)k * KERN_LANES + lane) * esize, row + k * esize, esize);
+        }
     }
 }
 
@@ -166,7 +229,10 @@ void kern_pack(enum kern_type type, uint32_t rows, uint32_t cols, const void *sr
         if ((p + 1) * KERN_LANES > rows) /* lanes without a row must read as zero weights */
             memset(panel, 0, stride);
         if (!ti->quantised) {
-            pack_plain(ti->file_bytes, rows, cols, src, p, panel);
+            if (ti->file_bytes == 4) /* so that the compiler knows how much is copied */
+                pack_plain(4, rows, cols, src, p, panel);
+            else
+                pack_plain(2, rows, cols, src, p, panel);
             continue;
         }
         uint8_t *meta = panel + (size_t)(cols / KERN_QBLOCK) * l.quant_bytes;
@@ -178,45 +244,14 @@ void kern_pack(enum kern_type type, uint32_t rows, uint32_t cols, const void *sr
     }
 }
 
-static float get_half(const uint8_t *p)
-{
-    uint16_t h;
-    memcpy(&h, p, sizeof h);
-    return half_f32(h);
-}
-
-/* Stored quant of k (0..31) of one lane of a 32-k block. */
-static int quant_at(enum kern_type type, const uint8_t *q, uint32_t lane, uint32_t k)
-{
-    uint32_t at = lane * 4 + k % 4, g = k / 4;
-    if (type == KERN_Q8_0)
-        return (int8_t)q[g * 64 + at];
-    int x = k < 16 ? q[g * 64 + at] & 15 : q[(g - 4) * 64 + at] >> 4;
-    if (type == KERN_Q5_0 || type == KERN_Q5_1 || type == KERN_Q5_K)
-        return x | ((q[256 + at] >> g) & 1) << 4;
-    if (type == KERN_Q6_K)
-        return x | ((q[256 + g / 4 * 64 + at] >> (2 * (g % 4))) & 3) << 4;
-    return x;
-}
-
 static void unpack_block(enum kern_type type, const uint8_t *q, const uint8_t *meta, uint32_t sub, uint32_t lane,
                          float *out)
 {
-    float d, m = 0;
-    if (type == KERN_Q4_K || type == KERN_Q5_K) {
-        d = get_half(meta + META_K_D + 2 * lane) * (float)meta[sub * 16 + lane];
-        m = -(get_half(meta + META_K_DMIN + 2 * lane) * (float)meta[META_K_MIN + sub * 16 + lane]);
-    } else {
-        d = get_half(meta + (type == KERN_Q6_K ? META_Q6_D : 0) + 2 * lane);
-        if (type == KERN_Q4_1 || type == KERN_Q5_1)
-            m = get_half(meta + 32 + 2 * lane);
-    }
-    int offset = panel_layout(type).offset;
-    for (uint32_t k = 0; k < 32; k++) {
-        int x = quant_at(type, q, lane, k) - offset;
-        if (type == KERN_Q6_K)
-            x *= (int8_t)meta[(2 * sub + k / 16) * 16 + lane];
-        out[k] = d * (float)x + m;
+    struct panel_scale s = panel_scale(type, meta, sub, lane);
+    for (uint32_t half = 0; half < 2; half++) {
+        float m = s.neg_m * (float)s.mn[half];
+        for (uint32_t k = 16 * half; k < 16 * half + 16; k++)
+            out[k] = s.ds * (float)(s.sc[half] * panel_weight(type, q, lane, k)) + m;
     }
 }
 

@@ -8,7 +8,9 @@ static const struct kern_type_info infos[KERN_TYPES] = {
     [KERN_Q4_0] = {"Q4_0", 32, 18, true},   [KERN_Q4_1] = {"Q4_1", 32, 20, true},
     [KERN_Q5_0] = {"Q5_0", 32, 22, true},   [KERN_Q5_1] = {"Q5_1", 32, 24, true},
     [KERN_Q4_K] = {"Q4_K", 256, 144, true}, [KERN_Q5_K] = {"Q5_K", 256, 176, true},
-    [KERN_Q6_K] = {"Q6_K", 256, 210, true},
+    [KERN_Q6_K] = {"Q6_K", 256, 210, true}, [KERN_Q2_K] = {"Q2_K", 256, 84, true},
+    [KERN_Q3_K] = {"Q3_K", 256, 110, true}, [KERN_IQ4_NL] = {"IQ4_NL", 32, 18, true},
+    [KERN_IQ4_XS] = {"IQ4_XS", 256, 136, true}, [KERN_MXFP4] = {"MXFP4", 32, 17, true},
 };
 
 const struct kern_type_info *kern_type_info(enum kern_type type)

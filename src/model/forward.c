@@ -17,6 +17,7 @@
 #include "model/run.h"
 
 #define TOKENS_PER_TASK 8u
+#define GLU_BLOCK (KERN_QBLOCK / KERN_LANES) /* panels that a block of activations comes from */
 
 static uint32_t ceil_div(uint32_t a, uint32_t b)
 {
@@ -61,17 +62,27 @@ static void linear_task(void *ctx, uint32_t task, int worker)
     j->ops->linear(j->mat[i], p0, p1 < panels ? p1 : panels, &j->act, j->out[i], j->mat[i]->rows);
 }
 
-/* Cuts a job into tasks, at most LINEAR_TASKS for each worker and one for each matrix; returns how many. Small layers with
- * few tokens are cut less: taking a task from the others' processors costs as much as some kilobytes of weights. */
+/* How many of the panels one task takes: each worker's share is cut into LINEAR_TASKS, but less where layers are small and
+ * tokens few, since taking a task from the others' processors costs as much as some kilobytes of weights. `bytes`: of a
+ * panel. */
+static uint32_t panels_per_task(const struct model_run *r, uint32_t panels, size_t bytes, uint32_t tokens)
+{
+    uint32_t workers = (uint32_t)pool_size(r->pool);
+    size_t least = LINEAR_TASK_BYTES / (bytes * tokens);
+    uint32_t fine = ceil_div(panels, workers * LINEAR_TASKS), coarse = ceil_div(panels, workers * LINEAR_TASKS_LEAST);
+    return least > coarse ? coarse : least > fine ? (uint32_t)least : fine;
+}
+
+/* Cuts a job into tasks, at most LINEAR_TASKS for each worker and one for each matrix; returns how many. */
 static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
 {
-    uint32_t panels = 0, tasks = 0, workers = (uint32_t)pool_size(r->pool);
+    uint32_t panels = 0, tasks = 0;
+    if (!j->act.tokens)
+        return 0;
     for (uint32_t i = 0; i < j->n; i++)
         panels += kern_panels(j->mat[i]->rows);
     j->ops = r->m->ops;
-    size_t least = LINEAR_TASK_BYTES / (j->mat[0]->stride * j->act.tokens);
-    uint32_t fine = ceil_div(panels, workers * LINEAR_TASKS), coarse = ceil_div(panels, workers * LINEAR_TASKS_LEAST);
-    j->step = least > coarse ? coarse : least > fine ? (uint32_t)least : fine;
+    j->step = panels_per_task(r, panels, j->mat[0]->stride, j->act.tokens);
     for (uint32_t i = 0; i < j->n; i++)
         tasks += j->tasks[i] = ceil_div(kern_panels(j->mat[i]->rows), j->step);
     return tasks;
@@ -229,54 +240,83 @@ static void project_o(struct model_run *r, const struct layer *ly)
 
 /* --- feed-forward ----------------------------------------------------------------------------------------------------- */
 
+/* Gate, up and their product, for a run of channels at a time: between the matrices nothing leaves the worker's cache. */
 struct glu_job {
     struct model_run *r;
-    struct kern_act act;
-    uint32_t cuts; /* tasks a token is cut into when there are few tokens */
-    bool quantise;
+    struct kern_mat gate, up;
+    struct kern_act in, out; /* out: the input of `down` */
+    uint32_t step;           /* panels of a task */
+    bool quantise;           /* `down` wants its input in int8 */
 };
 
-/* gate = act(gate) * up, and quantised: whole tokens, or a run of 32-channel blocks of one. */
+/* Panels [p0, p1) of a matrix, and a chunk of activations that begins at token c, by themselves. */
+static struct kern_mat mat_part(const struct kern_mat *m, uint32_t p0, uint32_t p1)
+{
+    struct kern_mat part = *m;
+    uint32_t first = p0 * KERN_LANES, rows = (p1 - p0) * KERN_LANES;
+    part.panels += p0 * m->stride;
+    part.rows = rows < m->rows - first ? rows : m->rows - first;
+    return part;
+}
+
+static struct kern_act act_chunk(const struct kern_act *a, uint32_t c)
+{
+    return (struct kern_act){.tokens = a->tokens - c < KERN_CHUNK ? a->tokens - c : KERN_CHUNK,
+                             .cols = a->cols,
+                             .x = a->x + (size_t)c * a->cols,
+                             .q = a->q + (size_t)c * a->cols,
+                             .meta = a->meta + (size_t)c * (a->cols / KERN_QBLOCK)};
+}
+
+/* x[n][w], the channels from c0 on of a chunk's tokens, to where `down` reads them. */
+static void glu_store(const struct glu_job *j, const struct kern_act *chunk, const float *x, uint32_t c0, uint32_t w)
+{
+    uint32_t n = chunk->tokens;
+    if (j->quantise) {
+        struct kern_act part = {.tokens = n,
+                                .cols = w,
+                                .x = x,
+                                .q = chunk->q + (size_t)c0 * n,
+                                .meta = chunk->meta + (size_t)c0 / KERN_QBLOCK * n};
+        j->r->m->ops->quantise(&part, 0, n, 0, w / KERN_QBLOCK);
+        return;
+    }
+    float *to = j->r->ffn + (chunk->x - j->out.x) + c0;
+    for (uint32_t t = 0; t < n; t++)
+        memcpy(to + (size_t)t * chunk->cols, x + (size_t)t * w, w * sizeof *x);
+}
+
 static void glu_task(void *ctx, uint32_t task, int worker)
 {
-    struct glu_job *j = ctx;
-    struct model_run *r = j->r;
-    const struct model *m = r->m;
-    uint32_t ffn = m->info.ffn, blocks = ffn / KERN_QBLOCK, b0 = 0, b1 = blocks, c0 = 0, c1 = ffn;
-    struct token_range t;
-    (void)worker;
-    if (j->cuts > 1) {
-        uint32_t cut = task % j->cuts;
-        t.from = task / j->cuts;
-        t.to = t.from + 1;
-        b0 = blocks * cut / j->cuts;
-        b1 = blocks * (cut + 1) / j->cuts;
-        c0 = b0 * KERN_QBLOCK;
-        c1 = cut + 1 == j->cuts ? ffn : b1 * KERN_QBLOCK;
-    } else {
-        t = range_of(r, task);
+    const struct glu_job *j = ctx;
+    const struct model *m = j->r->m;
+    uint32_t panels = kern_panels(j->gate.rows), p0 = task * j->step, p1 = p0 + j->step < panels ? p0 + j->step : panels;
+    struct kern_mat gate = mat_part(&j->gate, p0, p1), up = mat_part(&j->up, p0, p1);
+    uint32_t w = gate.rows;
+    float *a = (float *)(j->r->worker + (size_t)worker * j->r->worker_bytes), *b = a + KERN_CHUNK * GLU_PANELS * KERN_LANES;
+    for (uint32_t c = 0; c < j->in.tokens; c += KERN_CHUNK) {
+        struct kern_act in = act_chunk(&j->in, c), out = act_chunk(&j->out, c);
+        m->ops->linear(&gate, 0, p1 - p0, &in, a, w);
+        m->ops->linear(&up, 0, p1 - p0, &in, b, w);
+        m->ops->glu(m->family->glu, a, b, in.tokens * w, a);
+        glu_store(j, &out, a, p0 * KERN_LANES, w);
     }
-    for (uint32_t i = t.from; i < t.to; i++) {
-        float *gate = r->gate + (size_t)i * ffn;
-        m->ops->glu(m->family->glu, gate + c0, r->up + (size_t)i * ffn + c0, c1 - c0, gate + c0);
-    }
-    if (j->quantise)
-        m->ops->quantise(&j->act, t.from, t.to, b0, b1);
 }
 
 static void feed_forward(struct model_run *r, const struct layer *ly)
 {
-    uint32_t workers = (uint32_t)pool_size(r->pool);
-    struct linear_job up = {.act = act_of(r, r->xn, r->tokens, r->m->info.width),
-                            .n = 2,
-                            .mat = {&ly->gate, &ly->up},
-                            .out = {r->gate, r->up}};
-    linear(r, &up);
-    struct glu_job g = {r, act_of(r, r->gate, r->tokens, r->m->info.ffn), 1, reads_int8(&ly->down)};
-    if (r->tokens < 2 * workers && r->m->info.ffn >= 64 * KERN_QBLOCK)
-        g.cuts = workers;
-    pool_run(r->pool, glu_task, &g, g.cuts > 1 ? r->tokens * g.cuts : ceil_div(r->tokens, TOKENS_PER_TASK));
-    struct linear_job down = {.act = g.act, .n = 1, .mat = {&ly->down}, .out = {r->proj}};
+    uint32_t ffn = r->m->info.ffn, panels = kern_panels(ffn);
+    struct glu_job g = {.r = r,
+                        .gate = ly->gate,
+                        .up = ly->up,
+                        .in = act_of(r, r->xn, r->tokens, r->m->info.width),
+                        .out = {.tokens = r->tokens, .cols = ffn, .x = r->ffn, .q = r->ffn_q, .meta = r->ffn_meta},
+                        .step = panels_per_task(r, panels, ly->gate.stride + ly->up.stride, r->tokens),
+                        .quantise = reads_int8(&ly->down)};
+    g.step = ceil_div(g.step, GLU_BLOCK) * GLU_BLOCK;
+    g.step = g.step < GLU_PANELS ? g.step : GLU_PANELS;
+    pool_run(r->pool, glu_task, &g, ceil_div(panels, g.step));
+    struct linear_job down = {.act = g.out, .n = 1, .mat = {&ly->down}, .out = {r->proj}};
     linear(r, &down);
 }
 
@@ -302,16 +342,20 @@ static void begin(struct model_run *r, const struct model_span *spans, uint32_t 
     r->n_spans = n;
     r->tokens = r->n_pieces = 0;
     for (uint32_t s = 0; s < n; s++) {
+        if (spans[s].n > r->cap - r->tokens || spans[s].seq->len + (uint64_t)spans[s].n > r->context)
+            BUG("span of %u tokens at %u in a step of %u", spans[s].n, spans[s].seq->len, r->tokens);
+        r->tokens += spans[s].n;
+    }
+    model_run_lay_out(r);
+    for (uint32_t s = 0, t = 0; s < n; s++) {
         uint32_t at = spans[s].seq->len;
-        if (spans[s].n > r->cap - r->tokens || at + (uint64_t)spans[s].n > r->context)
-            BUG("span of %u tokens at %u in a step of %u", spans[s].n, at, r->tokens);
-        for (uint32_t i = 0; i < spans[s].n; i++, r->tokens++) {
+        for (uint32_t i = 0; i < spans[s].n; i++, t++) {
             if ((uint32_t)spans[s].ids[i] >= r->m->info.vocab)
                 BUG("token id %d of %u", spans[s].ids[i], r->m->info.vocab);
-            r->ids[r->tokens] = spans[s].ids[i];
-            r->pos[r->tokens] = at + i;
+            r->ids[t] = spans[s].ids[i];
+            r->pos[t] = at + i;
             if (i == 0 || (at + i) % KV_BLOCK == 0)
-                r->pieces[r->n_pieces++] = (struct piece){s, r->tokens, 0};
+                r->pieces[r->n_pieces++] = (struct piece){s, t, 0};
             r->pieces[r->n_pieces - 1].n++;
         }
     }
@@ -375,9 +419,9 @@ static void head_task(void *ctx, uint32_t task, int worker)
             m->ops->softcap(logits, to - from, m->final_softcap);
         if (!j->parts)
             continue;
-        struct kern_top *t = &j->parts[(size_t)task * n + i];
-        t->finite = m->ops->argmax(logits, to - from, &t->index, &t->value);
-        t->index += from;
+        struct kern_top top = m->ops->argmax(logits, to - from);
+        top.index += from;
+        j->parts[(size_t)task * n + i] = top;
     }
 }
 
@@ -402,8 +446,8 @@ void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out,
     for (uint32_t i = 0; i < n; i++)
         if (at[i] >= r->tokens)
             BUG("head of token %u of %u", at[i], r->tokens);
-    if (n > r->cap)
-        BUG("%u heads in a run of %u tokens", n, r->cap);
+    if (n > r->tokens)
+        BUG("%u heads of %u tokens", n, r->tokens);
     struct head_job h = {
         .linear = {.act = act_of(r, r->xn, n, m->info.width), .n = 1, .mat = {&m->head}, .out = {out}},
         .r = r,

@@ -22,7 +22,6 @@ struct loader {
     const struct model_options *o;
     struct err *e;
     uint8_t *used;       /* per tensor */
-    size_t fill;         /* bytes of panels given out */
     size_t done, total;  /* source bytes, for progress */
 };
 
@@ -238,13 +237,9 @@ static enum status matrix(struct loader *l, const char *name, uint64_t cols, uin
 {
     const struct tensor *t;
     TRY(need(l, name, cols, rows, &t));
-    if (t->dims < 2) /* reserve_panels() did not count it */
+    if (t->dims < 2)
         return err_set(l->e, ST_MODEL, name, "%s: tensor %s is a vector, expected a matrix", weights_shown(l->w), name);
-    size_t bytes = mem_round(kern_mat_bytes(t->type, (uint32_t)rows, (uint32_t)cols), 64);
-    if (bytes > l->m->panels_bytes - l->fill)
-        BUG("tensor %s was not counted", name);
-    weights_pack(l->w, t, l->o->pool, l->m->panels + l->fill, out);
-    l->fill += bytes;
+    packed_matrix(l->m->packed, t, l->o->pool, out);
     l->done += t->bytes;
     if (l->o->progress)
         l->o->progress(l->o->progress_ctx, l->done, l->total);
@@ -292,10 +287,9 @@ static enum status load_layer(struct loader *l, uint32_t i)
     return ST_OK;
 }
 
-/* Room for every matrix as panels, rounded so that each begins on a cache line. */
+/* Room for every matrix as panels. */
 static enum status reserve_panels(struct loader *l)
 {
-    size_t sum = 0;
     for (size_t i = 0; i < weights_count(l->w); i++) {
         const struct tensor *t = weights_at(l->w, i);
         if (t->dims < 2)
@@ -303,17 +297,9 @@ static enum status reserve_panels(struct loader *l)
         if (t->dim[0] > LIMIT_WIDTH || t->dim[1] > LIMIT_VOCAB || t->dim[2] != 1 || t->dim[3] != 1)
             return err_set(l->e, ST_UNSUPPORTED, t->name, "%s: tensor %.64s is too large or has too many axes",
                            weights_shown(l->w), t->name);
-        sum = mem_add(sum, mem_add(kern_mat_bytes(t->type, (uint32_t)t->dim[1], (uint32_t)t->dim[0]), 64));
         l->total += t->bytes;
     }
-    if (sum > mem_total())
-        return err_set(l->e, ST_NO_MEMORY, "", "%s: %zu MB of weights do not fit this machine's %zu MB of memory",
-                       weights_shown(l->w), sum >> 20, (size_t)(mem_total() >> 20));
-    l->m->panels = mem_map(sum);
-    l->m->panels_bytes = sum;
-    if (!l->m->panels)
-        return err_set(l->e, ST_NO_MEMORY, "", "%s: no memory for %zu MB of weights", weights_shown(l->w), sum >> 20);
-    return ST_OK;
+    return packed_new(&l->m->packed, l->w, l->o->store, l->o->pool, l->e);
 }
 
 /* The vocabulary is as long as its embedding. */
@@ -425,8 +411,11 @@ enum status model_new(struct model **out, struct weights *w, const struct model_
     arena_init(&m->arena, LIMIT_MODEL_ARENA);
     m->ops = o->ops;
     if ((st = load_config(&l, &rotated)) == ST_OK && (st = load_vocab(&l)) == ST_OK && (st = reserve_panels(&l)) == ST_OK
-        && (st = load_tensors(&l, rotated)) == ST_OK)
+        && (st = load_tensors(&l, rotated)) == ST_OK) {
+        packed_keep(m->packed, o->pool);
+        m->info.panels = packed_origin(m->packed);
         st = describe(&l);
+    }
 done:
     free(l.used);
     if (st == ST_OK)
@@ -440,7 +429,7 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
-    mem_unmap(m->panels, m->panels_bytes);
+    packed_free(m->packed);
     arena_release(&m->arena);
     free(m);
 }

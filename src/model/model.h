@@ -31,6 +31,7 @@ struct model_info {
     uint32_t window;          /* sliding window, 0 = none */
     uint64_t parameters;
     size_t weight_bytes;      /* packed, resident */
+    enum packed_origin panels; /* packed by this process or by an earlier one */
     size_t token_bytes;       /* weight bytes read to decode one token, head included */
     size_t token_macs;        /* multiply-accumulates for one token, head excluded */
     size_t head_macs;         /* multiply-accumulates for one position's logits */
@@ -41,6 +42,7 @@ struct model_info {
 struct model_options {
     struct pool *pool;        /* packs the weights; not kept */
     const struct kern_ops *ops;
+    const struct packed_store *store; /* where packed weights are kept; NULL = nowhere. Not kept itself */
     /* Called now and then while loading, from the calling thread; may be NULL. */
     void (*progress)(void *ctx, size_t done, size_t total);
     void *progress_ctx;

@@ -29,8 +29,7 @@ struct model {
     const struct family *family;
     const struct kern_ops *ops;
     struct arena arena;          /* names, norms, biases, rotations, layers */
-    uint8_t *panels;             /* all packed matrices */
-    size_t panels_bytes;
+    struct packed *packed;       /* the panels of all matrices */
     float eps, attn_scale, attn_softcap, final_softcap, embed_scale;
     struct kern_mat embed, head; /* the same panels when tied */
     const float *final_norm;

@@ -18,16 +18,22 @@ static void *carve(struct carver *c, size_t n, size_t size)
 
 static uint32_t widest(const struct model_info *in)
 {
-    uint32_t q = in->heads * in->head_dim, w = in->width > in->ffn ? in->width : in->ffn;
-    return q > w ? q : w;
+    uint32_t q = in->heads * in->head_dim;
+    return q > in->width ? q : in->width;
 }
 
-static void carve_all(struct model_run *r, struct carver *c)
+/* Everything a step of `cap` tokens needs, in one row. What the workers keep to themselves stands first, so that it stays
+ * where it is whatever the step's size. */
+static void carve_all(struct model_run *r, struct carver *c, uint32_t cap)
 {
     const struct model_info *in = &r->m->info;
-    size_t cap = r->cap, qd = (size_t)in->heads * in->head_dim, kd = (size_t)in->kv_heads * in->head_dim;
+    size_t qd = (size_t)in->heads * in->head_dim, kd = (size_t)in->kv_heads * in->head_dim;
     size_t pairs = r->m->rope_full.pairs, wide = widest(in), f = sizeof(float);
-    size_t tasks = attention_max_tasks(r->m, r->cap, pool_size(r->pool));
+    size_t tasks = attention_max_tasks(r->m, cap, pool_size(r->pool));
+    size_t attn = KERN_ATTN_SCRATCH + 2 * KERN_ATTN_VECTORS * (size_t)(in->head_dim + KERN_ACC_EXTRA) * f;
+    size_t glu = 2 * KERN_CHUNK * GLU_PANELS * KERN_LANES * f;
+    r->worker_bytes = mem_round(attn > glu ? attn : glu, 4096);
+    r->worker = carve(c, (size_t)pool_size(r->pool), r->worker_bytes);
     r->ids = carve(c, cap, sizeof *r->ids);
     r->pos = carve(c, cap, sizeof *r->pos);
     r->pieces = carve(c, cap, sizeof *r->pieces);
@@ -38,22 +44,25 @@ static void carve_all(struct model_run *r, struct carver *c)
     r->v = carve(c, cap * kd, f);
     r->att = carve(c, cap * qd, f);
     r->proj = carve(c, cap * in->width, f);
-    r->gate = carve(c, cap * in->ffn, f);
-    r->up = carve(c, cap * in->ffn, f);
+    r->ffn = carve(c, cap * in->ffn, f);
     r->cs_full = carve(c, cap * 2 * pairs, f);
     r->cs_local = carve(c, cap * 2 * pairs, f);
     r->tops = carve(c, cap * (LINEAR_TASKS * (size_t)pool_size(r->pool) + 1), sizeof *r->tops);
     r->act_q = carve(c, cap * wide, 1);
     r->act_meta = carve(c, cap * (wide / KERN_QBLOCK + 1), sizeof *r->act_meta);
-    r->worker_bytes = mem_round(
-        KERN_ATTN_SCRATCH + 2 * KERN_ATTN_VECTORS * (size_t)(in->head_dim + KERN_ACC_EXTRA) * f, 4096);
-    r->worker = carve(c, (size_t)pool_size(r->pool), r->worker_bytes);
+    r->ffn_q = carve(c, cap * in->ffn, 1);
+    r->ffn_meta = carve(c, cap * (in->ffn / KERN_QBLOCK + 1), sizeof *r->ffn_meta);
     for (uint32_t g = 0; g < in->kv_groups; g++) {
         r->plan[g].tasks = carve(c, tasks, sizeof *r->plan[g].tasks);
         r->plan[g].splits = carve(c, SPLIT_TOKENS, sizeof *r->plan[g].splits);
         r->plan[g].left = carve(c, SPLIT_TOKENS * (size_t)in->kv_heads, sizeof *r->plan[g].left);
     }
-    r->split_acc = carve(c, attention_split_floats(r->m, r->cap, r->context), f);
+    r->split_acc = carve(c, attention_split_floats(r->m, cap, r->context), f);
+}
+
+void model_run_lay_out(struct model_run *r)
+{
+    carve_all(r, &(struct carver){.base = r->region}, r->tokens);
 }
 
 enum status model_run_new(struct model_run **out, const struct model *m, struct pool *pool, uint32_t tokens,
@@ -68,15 +77,13 @@ enum status model_run_new(struct model_run **out, const struct model *m, struct 
         return err_set(e, ST_NO_MEMORY, "", "no memory for a step");
     *r = (struct model_run){.m = m, .pool = pool, .cap = tokens, .context = context};
     struct carver c = {0};
-    carve_all(r, &c);
+    carve_all(r, &c, tokens);
     r->region_bytes = c.used;
     r->region = mem_map(c.used);
     if (!r->region) {
         free(r);
         return err_set(e, ST_NO_MEMORY, "", "no address space for steps of %u tokens", tokens);
     }
-    c = (struct carver){.base = r->region};
-    carve_all(r, &c);
     *out = r;
     return ST_OK;
 }

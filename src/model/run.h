@@ -1,4 +1,9 @@
-/* run: the scratch of one step. Private to model. Every pointer is into one region, reserved at start, touched on use. */
+/*
+ * run: the scratch of one step. Private to model. Every pointer is into one region, reserved at start and touched on use.
+ *
+ * The arrays of a step stand close together at the region's beginning: a step of one token touches a few hundred
+ * kilobytes, one huge page, whatever the largest step may be.
+ */
 #ifndef MODEL_RUN_H
 #define MODEL_RUN_H
 
@@ -36,31 +41,34 @@ struct attn_plan {
 struct model_run {
     const struct model *m;
     struct pool *pool;
-    uint32_t cap, context;          /* tokens of a step, positions of a sequence */
+    uint32_t cap, context;          /* most tokens of a step, positions of a sequence */
     uint8_t *region;
     size_t region_bytes;
 
     const struct model_span *spans; /* of the current step */
     uint32_t n_spans, tokens, n_pieces;
-    tok_id *ids;                    /* [cap] */
-    uint32_t *pos;                  /* [cap] positions */
-    struct piece *pieces;           /* [cap] */
+    tok_id *ids;                    /* [tokens] */
+    uint32_t *pos;                  /* [tokens] positions */
+    struct piece *pieces;           /* [tokens] */
     struct attn_plan plan[KV_GROUPS];
     float *split_acc;               /* partial accumulators of all splits of one group */
 
-    float *x;                       /* [cap][width] the residual stream */
-    float *xn;                      /* [cap][width] normed: input of the next linear layer */
-    float *q, *k, *v;               /* [cap][heads × head_dim], [cap][kv_heads × head_dim] twice */
-    float *att;                     /* [cap][heads × head_dim] */
-    float *proj;                    /* [cap][width] output of o and down */
-    float *gate, *up;               /* [cap][ffn] */
-    float *cs_full, *cs_local;      /* [cap][2 × pairs] rotations of this step's positions */
-    struct kern_top *tops;          /* [tasks of the head][cap] */
-    int8_t *act_q;                  /* [cap][widest input] quantised activations */
-    struct kern_xmeta *act_meta;
+    float *x;                       /* [tokens][width] the residual stream */
+    float *xn;                      /* [tokens][width] normed: input of the next linear layer */
+    float *q, *k, *v;               /* [tokens][heads × head_dim], [tokens][kv_heads × head_dim] twice */
+    float *att;                     /* [tokens][heads × head_dim] */
+    float *proj;                    /* [tokens][width] output of o and down */
+    float *ffn;                     /* [tokens][ffn] input of down, where it is not quantised */
+    float *cs_full, *cs_local;      /* [tokens][2 × pairs] rotations of this step's positions */
+    struct kern_top *tops;          /* [tasks of the head][tokens] */
+    int8_t *act_q, *ffn_q;          /* quantised activations: [tokens][width or heads × head_dim], [tokens][ffn] */
+    struct kern_xmeta *act_meta, *ffn_meta;
     uint8_t *worker;                /* [workers][worker_bytes] */
     size_t worker_bytes;
 };
+
+/* Sets the pointers below for a step of r->tokens tokens; what the arrays held is lost. run.c */
+void model_run_lay_out(struct model_run *r);
 
 /* Fills r->plan for the current spans. attention.c */
 void attention_plan(struct model_run *r);
@@ -72,9 +80,10 @@ size_t attention_split_floats(const struct model *m, uint32_t cap, uint32_t cont
 /* att = attention of the step's queries, for a layer whose K and V are stored. */
 void attention(struct model_run *r, const struct layer *ly);
 
-#define LINEAR_TASKS 24u   /* that each worker's share of a linear layer is cut into */
-#define LINEAR_TASKS_LEAST 4u
+#define LINEAR_TASKS 24u      /* that each worker's share of a linear layer is cut into, at most */
+#define LINEAR_TASKS_LEAST 4u /* and at least, however small */
 #define LINEAR_TASK_BYTES (48u << 10) /* of weights times tokens, that a task should have */
+#define GLU_PANELS 8u         /* of gate and up, that one task takes at most: their products are in its scratch */
 #define SPLIT_TOKENS 256u /* tokens of a step whose attention may be split over workers */
 
 #endif

@@ -141,13 +141,13 @@ MUST_CHECK enum status sampler_choose_top(struct sampler *s, const struct sample
                                           const tok_id *history, size_t history_n, uint32_t position, tok_id *out,
                                           struct err *e);
 
-/* Raw log-softmax of the chosen id and the n most likely (n <= LIMIT_LOGPROBS), in order. */
+/* Raw log-softmax of the chosen id and the n most likely (n <= LIMIT_LOGPROBS), in order. `max` is the largest logit. */
 struct sample_logprob {
     tok_id id;
     float logprob;
 };
-void sampler_logprobs(struct sampler *s, const float *logits, tok_id chosen, float *logprob, struct sample_logprob *top,
-                      uint32_t n);
+void sampler_logprobs(struct sampler *s, const float *logits, float max, tok_id chosen, float *logprob,
+                      struct sample_logprob *top, uint32_t n);
 
 /* ---- how long a reply may think ---- */
 

@@ -82,34 +82,34 @@ static void apply_mask(struct sampler *s, const uint32_t *mask)
     }
 }
 
-/* The first of the largest; false when all are banned. (The kernel's argmax takes finite values only.) */
-static bool find_best(struct sampler *s, uint32_t *best, float *max)
+/* The first of the largest; not finite when all are banned. (The kernel's argmax takes finite values only.) */
+static struct kern_top find_best(struct sampler *s)
 {
     if (!s->banned)
-        return s->ops->argmax(s->logits, s->vocab, best, max);
-    *max = -INFINITY;
+        return s->ops->argmax(s->logits, s->vocab);
+    struct kern_top top = {.value = -INFINITY};
     for (uint32_t i = 0; i < s->vocab; i++)
-        if (s->logits[i] > *max) {
-            *max = s->logits[i];
-            *best = i;
-        }
-    return *max > -INFINITY;
+        if (s->logits[i] > top.value)
+            top = (struct kern_top){true, i, s->logits[i]};
+    return top;
 }
 
 /* The logits that count at this position, in s->logits, and the best of them. */
 static enum status prepare(struct sampler *s, const float *logits, const uint32_t *mask, const tok_id *history,
-                           size_t n, uint32_t *best, float *max, struct err *e)
+                           size_t n, struct kern_top *top, struct err *e)
 {
     change(s, logits, history, n);
     if (mask)
         apply_mask(s, mask);
-    if (find_best(s, best, max))
+    *top = find_best(s);
+    if (top->finite)
         return ST_OK;
     if (!mask)
         return err_set(e, ST_ARGUMENT, "logit_bias", "every token is banned at output position %u", s->position);
     memcpy(s->logits, logits, s->vocab * sizeof *logits);
     apply_mask(s, mask);
-    if (find_best(s, best, max))
+    *top = find_best(s);
+    if (top->finite)
         return ST_OK;
     return err_set(e, ST_ARGUMENT, "grammar", "the grammar allows no token at output position %u", s->position);
 }
@@ -195,32 +195,30 @@ enum status sampler_choose(struct sampler *s, const struct sample_params *p, str
                            const float *logits, const uint32_t *mask, const tok_id *history, size_t history_n,
                            uint32_t position, tok_id *out, struct err *e)
 {
-    struct kern_top top = {0};
-    top.finite = s->ops->argmax(logits, s->vocab, &top.index, &top.value);
+    struct kern_top top = s->ops->argmax(logits, s->vocab);
     return sampler_choose_top(s, p, st, logits, &top, mask, history, history_n, position, out, e);
 }
 
 enum status sampler_choose_top(struct sampler *s, const struct sample_params *p, struct sample_state *st,
-                               const float *logits, const struct kern_top *top, const uint32_t *mask,
+                               const float *logits, const struct kern_top *known, const uint32_t *mask,
                                const tok_id *history, size_t history_n, uint32_t position, tok_id *out, struct err *e)
 {
-    uint32_t best = top->index;
-    float max = top->value;
-    if (!top->finite)
+    struct kern_top top = *known;
+    if (!top.finite)
         return err_set(e, ST_STEP_FAILED, "", "the model gave a logit that is not finite at output position %u",
                        position);
     s->p = p;
     s->position = position;
     s->banned = false;
     if (mask || changes(s, history_n)) {
-        TRY(prepare(s, logits, mask, history, history_n, &best, &max, e));
+        TRY(prepare(s, logits, mask, history, history_n, &top, e));
         logits = s->logits;
     }
     if (only_first(p)) {
-        *out = (tok_id)best;
+        *out = (tok_id)top.index;
         return ST_OK;
     }
-    order_begin(&s->order, logits, max, p->temperature > 1.0f ? p->temperature : 1.0f);
+    order_begin(&s->order, logits, top.value, p->temperature > 1.0f ? p->temperature : 1.0f);
     s->kept = (struct kept){0, 0, s->vocab, -1};
     uint32_t rank;
     if (p->mirostat) {
@@ -233,12 +231,9 @@ enum status sampler_choose_top(struct sampler *s, const struct sample_params *p,
     return ST_OK;
 }
 
-void sampler_logprobs(struct sampler *s, const float *logits, tok_id chosen, float *logprob, struct sample_logprob *top,
-                      uint32_t n)
+void sampler_logprobs(struct sampler *s, const float *logits, float max, tok_id chosen, float *logprob,
+                      struct sample_logprob *top, uint32_t n)
 {
-    uint32_t best = 0;
-    float max = 0;
-    s->ops->argmax(logits, s->vocab, &best, &max);
     double base = (double)max + math_log((double)s->ops->exp_sum(logits, s->vocab, max));
     *logprob = (float)((double)logits[chosen] - base);
     uint32_t have = 0;

@@ -66,7 +66,7 @@ enum status source_draft_rows_init(struct draft_rows *r, const struct source_dra
     r->masks = calloc(r->n * sample_mask_words(r->vocab), sizeof *r->masks);
     r->tops = calloc(r->n, sizeof *r->tops);
     r->logits = mem_map((size_t)r->n * r->vocab * sizeof *r->logits);
-    r->ids = mem_map(r->n * stride(r) * sizeof *r->ids);
+    r->ids = mem_map_sparse(r->n * stride(r) * sizeof *r->ids);
     r->seqs = calloc(r->n, sizeof *r->seqs);
     if (!r->tops || !r->logits || !r->masks || !r->ids || !r->seqs)
         return err_set(e, ST_NO_MEMORY, "draft", "no memory for the drafts of %u rows", r->n);

@@ -17,10 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "text/shim.h"
 #include "text/text.h"
@@ -29,7 +26,6 @@ enum {
     WORKERS = 2,              /* threads that compile within the time limit */
     SPARE = 2,                /* more of them, in the places of those beyond it */
     THREADS = WORKERS + SPARE,
-    NICE = 10,
     LOOK_MS = 50,             /* how often who waits looks at the clocks */
     PREPARE_MS = 60000,       /* how long callers wait while the vocabulary is indexed, before the first */
     GOODBYE_MS = 1000,        /* how long the owner waits for the threads */
@@ -231,7 +227,7 @@ static void *worker_main(void *arg)
 {
     struct grammar_cache *c = arg;
     struct entry *x;
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    nice_thread();
     struct err err;
     if (text_prepare_grammars(c->tok, &err) != ST_OK)
         log_line(LOG_ERROR, "%s", err.text); /* and every grammar will say so */

@@ -59,6 +59,12 @@ void weights_pack(const struct weights *w, const struct tensor *t, struct pool *
         pool_run(pool, pack_task, &job, (job.end - job.begin + job.step - 1) / job.step);
         gguf_forget(f, src + from, to - from);
     }
+    weights_packed_mat(t, dst, out);
+}
+
+void weights_packed_mat(const struct tensor *t, const uint8_t *dst, struct kern_mat *out)
+{
+    uint32_t rows = (uint32_t)(t->dim[1] * t->dim[2] * t->dim[3]), cols = (uint32_t)t->dim[0];
     *out = (struct kern_mat){
         .type = t->type, .rows = rows, .cols = cols, .stride = kern_panel_stride(t->type, cols), .panels = dst};
 }

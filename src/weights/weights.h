@@ -93,10 +93,51 @@ void weights_each_meta(const struct weights *w, void (*fn)(void *ctx, const char
 void weights_pack(const struct weights *w, const struct tensor *t, struct pool *pool, uint8_t *dst,
                   struct kern_mat *out);
 
+/* What weights_pack() leaves in *out, where `dst` holds the panels already. */
+void weights_packed_mat(const struct tensor *t, const uint8_t *dst, struct kern_mat *out);
+
 /* A whole tensor as f32[n], n = its number of elements. For norms and biases. */
 void weights_f32_data(const struct weights *w, const struct tensor *t, float *out);
 
 /* Takes a tensor's source pages out of this process. They stay in the system's cache, and reading them again works. */
 void weights_drop(const struct weights *w, const struct tensor *t);
+
+/* --- all matrices as panels (packed.c) ------------------------------------------------------------------------------- */
+
+/*
+ * A `struct packed` is the memory that a model's panels lie in, one region for all of them. Large ones are kept in a file,
+ * which the next process maps instead of packing: its panels then are pages of the system's cache, shared by all processes
+ * that use the model, and none has to be cleared and filled first. See packed.h for the file and what it is checked for.
+ */
+struct packed;
+
+/* Where panels are kept from one process to the next. */
+struct packed_store {
+    const char *dir;  /* is made, if the folder above it is there; NULL = nothing is kept */
+    uint64_t most;    /* bytes of all its files; 0 = LIMIT_PACKED, or its disk's LIMIT_PACKED_SHARE if that is less */
+    uint64_t least;   /* fewer bytes of panels are not kept; 0 = PACKED_LEAST */
+    bool small_pages; /* for tests: keep them also where files are not mapped in huge pages, which reads more slowly */
+};
+
+#define PACKED_LEAST ((uint64_t)64 << 20) /* packing less hides behind building the tokenizer */
+
+enum packed_origin {
+    PACKED_HERE,  /* packed by this process */
+    PACKED_KEPT,  /* and kept for the next */
+    PACKED_FOUND  /* by an earlier process */
+};
+
+/* Room for every matrix of `w`, which must outlive it: tensors of two dimensions or more, whose rows and columns fit 31
+ * bits. `store` may be NULL. ST_NO_MEMORY; what goes wrong with files is a line in the log, and no failure. */
+MUST_CHECK enum status packed_new(struct packed **out, const struct weights *w, const struct packed_store *store,
+                                  struct pool *pool, struct err *e);
+void packed_free(struct packed *p);
+
+/* Packs the matrix `t`, unless its panels were found. They stay until packed_free(). */
+void packed_matrix(struct packed *p, const struct tensor *t, struct pool *pool, struct kern_mat *out);
+
+/* Every matrix has been asked for: now they can be kept, if they were not found. */
+void packed_keep(struct packed *p, struct pool *pool);
+enum packed_origin packed_origin(const struct packed *p);
 
 #endif

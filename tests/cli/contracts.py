@@ -1,4 +1,5 @@
 """Statuses, sentences and shapes: the contracts that scripts rely on."""
+import glob
 import json
 import os
 import re
@@ -547,9 +548,21 @@ def test_template():
     ffwd("template", "-m", model, "--chat", temp("absent.json")).fails(1, "absent.json")
 
 
+def test_weights_lie_in_huge_pages():
+    with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as f:
+        given = "[never]" not in f.read()
+    model = ffwd("info", "-m", need(SMOLLM2, "no SmolLM2"), "--json").ok().json["model"]
+    if given:
+        assert model["huge_page_bytes"] > model["weight_bytes"] / 2, model
+    else:
+        assert model["huge_page_bytes"] == 0, model
+
+
 def test_info():
     machine = ffwd("info", "--json").ok().json
-    assert machine["isa"] in ("ref", "avx2", "avx512") and machine["why"] and machine["threads"] >= 1
+    assert machine["isa"] in ("ref", "avx2", "avx512", "neon") and machine["why"] and machine["threads"] >= 1
+    nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
+    assert ("node" in machine["home"]) and (nodes > 1 or machine["home"] == "there is one memory node"), machine
     got = ffwd("info", "-m", any_model(), "--json").ok().json
     assert got["model"]["layers"] > 0 and got["metadata"]["general.architecture"] == got["model"]["architecture"]
     plain = ffwd("info", "-m", any_model()).ok().out

@@ -7,11 +7,12 @@ TINY = ["llama", "smollm2", "mistral", "llama_linear", "llama_yarn", "llama256",
         "gemma3_256"]
 PROSE = "docs/architecture.md"
 REF_TOKENS = 16
+LEVELS = ("avx2", "avx512", "neon")
 
 
 def levels():
     """Kernel levels of this machine, apart from ref."""
-    return [level for level in ("avx2", "avx512") if ffwd("info", env={"FFWD_CPU": level}).code == 0]
+    return [level for level in LEVELS if ffwd("info", env={"FFWD_CPU": level}).code == 0]
 
 
 def hashes(model, ids, *args, level=None):
@@ -81,7 +82,7 @@ def the_same_with_f32_keys_and_values():
 def say_levels():
     have = levels()
     print("note: kernel levels compared: ref, " + ", ".join(have))
-    missing = [level for level in ("avx2", "avx512") if level not in have]
+    missing = [level for level in LEVELS if level not in have]
     if missing:
         print("note: not on this machine: " + ", ".join(missing))
 

@@ -1,4 +1,4 @@
-"""Runs the tests of the program: contracts.py, costs.py, replay.py, then invariance.py. `program.py WORD ...` runs those whose name has it."""
+"""Runs the tests of the program: contracts.py, costs.py, packed.py, replay.py, then invariance.py. `program.py WORD ...` runs those whose name has it."""
 import os
 import sys
 import time
@@ -7,6 +7,7 @@ import contracts
 import costs
 import invariance
 import kit
+import packed
 import replay
 
 
@@ -14,7 +15,7 @@ def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
     if not os.access(kit.FFWD, os.X_OK):
         sys.exit(f"tests/cli: {kit.FFWD} is not built")
-    tests = kit.tests_of(contracts) + kit.tests_of(costs) + kit.tests_of(replay) + invariance.tests()
+    tests = kit.tests_of(contracts) + kit.tests_of(costs) + kit.tests_of(packed) + kit.tests_of(replay) + invariance.tests()
     words = sys.argv[1:]
     tests = [t for t in tests if not words or any(w in t.__name__ for w in words)]
     invariance.say_levels()

@@ -3,6 +3,7 @@
 
     record.py tiny [family ...]      tiny/<family>.json: logits of the tiny random models
     record.py real [smollm2|gemma3]  real/<model>.json: perplexity, top-1 ids and continuations of the real models
+    record.py types                  types.json: what blocks of every quantised tensor type stand for
     record.py tokens [...]           tokens/<model>.json: ids of the corpus, by two tokenizers that have to agree
 
 README.md in this folder says how to install what this needs and defines every format.
@@ -19,6 +20,8 @@ def main():
         import record_tiny as recorder
     elif what == "real":
         import record_real as recorder
+    elif what == "types":
+        import record_types as recorder
     elif what == "tokens":
         import record_tokens as recorder
     else:

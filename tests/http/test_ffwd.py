@@ -91,12 +91,21 @@ def test_offsets_do_not_depend_on_stop_strings(server):
     assert offsets(stop=[", 6, 7, 9", " 5, 6, 8"]) == plain
 
 
-def test_usage_and_plan(server):
+@pytest.fixture
+def unhurried():
+    """A server that never cuts a prompt to keep a step short, however slow the machine is just now."""
+    s = Server("--itl", "10000")
+    yield s
+    assert s.stop() == 0, s.log
+
+
+def test_usage_and_plan(unhurried):
+    server = unhurried
     said = [extra(chat(server, [user("Hello.")], ffwd={"plan": True})), extra(complete(server, "Hello,", ffwd={"plan": True}))]
     for e in said:
         counts = e["by_source"]
         assert e["sampled"] + sum(c.get("accepted", 0) for c in counts.values()) == 8 and e["replayed_ids"] == 0
-        assert e["steps"] > 0 and e["head_positions"] > 0 and list(counts) == SOURCES and not counts["grammar"]
+        assert 0 < e["steps"] <= e["head_positions"] and list(counts) == SOURCES and not counts["grammar"]
         assert e["relaxed"] == [] and e["preemptions"] == 0 and e["disarmed"] is False
         assert set(e["seconds"]) == {"queue", "prefill", "decode", "grammar"}
         assert e["seconds"]["decode"] == e["decode_s"] > 0 and e["seconds"]["grammar"] == 0

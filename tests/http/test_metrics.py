@@ -43,7 +43,7 @@ def test_families(server):
             assert families["ffwd:" + name].type == kind, name
     assert 0 < time.time() - samples[("process_start_time_seconds", ())] < 3600
     [build] = families["ffwd:build_info"].samples
-    assert build.value == 1 and build.labels["version"] and build.labels["isa"] in ("ref", "avx2", "avx512")
+    assert build.value == 1 and build.labels["version"] and build.labels["isa"] in ("ref", "avx2", "avx512", "neon")
     for name in HISTOGRAMS:
         buckets = [s for s in families["ffwd:" + name].samples if s.name.endswith("_bucket")]
         counts, bounds = [s.value for s in buckets], [float(s.labels["le"]) for s in buckets]

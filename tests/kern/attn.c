@@ -17,13 +17,7 @@ static struct cache make_cache(struct check *c, uint32_t positions, uint32_t hd,
     size_t half = (size_t)hd * KERN_KV_TOKENS * (format == KERN_KV_F32 ? 4 : 2);
     struct cache k = {.bytes = 2 * half * blocks};
     k.table = guard_alloc(blocks * sizeof *k.table, 4);
-    for (uint32_t i = 0; i < blocks; i++)
-        k.table[i] = i;
-    for (uint32_t i = blocks; i > 1; i--) {
-        uint32_t j = rnd_below(c, i), t = k.table[i - 1];
-        k.table[i - 1] = k.table[j];
-        k.table[j] = t;
-    }
+    shuffled(c, k.table, blocks);
     k.view = (struct kern_kv_view){guard_alloc(k.bytes, 64), k.table, 2 * half, 0, half, format, hd};
     memset(k.view.base, 0xFF, k.bytes);
     return k;

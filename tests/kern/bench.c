@@ -33,10 +33,10 @@ void bench_linear(struct check *c)
     printf("; GB/s of weights at 1\n");
     for (int t = 0; t < KERN_TYPES; t++) {
         enum kern_type type = (enum kern_type)t;
-        uint8_t *src = random_weights(c, type, ROWS, COLS, 0), *dst = guard_alloc(kern_mat_bytes(type, ROWS, COLS), 64);
+        uint8_t *src = random_weights(c, type, ROWS, COLS), *dst = guard_alloc(kern_mat_bytes(type, ROWS, COLS), 64);
         kern_pack(type, ROWS, COLS, src, 0, kern_panels(ROWS), dst);
         struct kern_mat m = {type, ROWS, COLS, kern_panel_stride(type, COLS), dst};
-        printf("  %-5s", kern_type_info(type)->name);
+        printf("  %-6s", kern_type_info(type)->name);
         double one = 1;
         for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
             uint32_t n = tokens[i];

@@ -33,13 +33,7 @@ static struct layers make_layers(struct check *c, uint8_t *base, size_t bytes, u
     size_t esize = format == KERN_KV_F32 ? 4 : 2;
     l.block_bytes = 2 * esize * hd * KERN_KV_TOKENS;
     l.n = (uint32_t)(bytes / (l.block_bytes * BLOCKS));
-    for (uint32_t i = 0; i < BLOCKS; i++)
-        l.table[i] = i;
-    for (uint32_t i = BLOCKS; i > 1; i--) {
-        uint32_t j = rnd_below(c, i), t = l.table[i - 1];
-        l.table[i - 1] = l.table[j];
-        l.table[j] = t;
-    }
+    shuffled(c, l.table, BLOCKS);
     for (size_t i = 0; i < 4096; i++) {
         float f = rnd_float(c, 1);
         uint16_t h = kern_f32_to_f16(f);

@@ -6,29 +6,62 @@
 
 #include "check.h"
 
+/* What fills a matrix or its activations. */
+enum fill {
+    RANDOM,
+    ONES,      /* weights: every bit set */
+    HIGH_BITS, /* weights: bytes 0x80 */
+    ZEROS,     /* weights: every bit clear: the lowest of the codes with an offset, and of the signed scales */
+    SEVENS,    /* weights: nibbles of 7: the largest of MXFP4 */
+    ENDS,      /* weights: scales at the ends of their range, a pair for each row */
+    EQUAL,     /* activations of one magnitude, so that all quantise to ±127: a token of one sign, of the other, of both */
+    FAINT,     /* activations: every other token so small that with scales at their ends nothing overflows */
+    BROKEN     /* activations: a NaN in the first token, an infinity in the last */
+};
+
 /* Byte ranges of a file block that hold f16 scales. */
 static int scale_at(enum kern_type type, uint32_t at[2])
 {
     switch (type) {
     case KERN_Q8_0:
     case KERN_Q4_0:
-    case KERN_Q5_0: at[0] = 0; return 1;
+    case KERN_Q5_0:
+    case KERN_IQ4_NL:
+    case KERN_IQ4_XS: at[0] = 0; return 1;
     case KERN_Q4_1:
     case KERN_Q5_1:
     case KERN_Q4_K:
     case KERN_Q5_K: at[0] = 0, at[1] = 2; return 2;
     case KERN_Q6_K: at[0] = 208; return 1;
+    case KERN_Q2_K: at[0] = 80, at[1] = 82; return 2;
+    case KERN_Q3_K: at[0] = 108; return 1;
     default: return 0;
     }
 }
 
-uint8_t *random_weights(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols, int extreme)
+/* Gives the block at w, in row r, scales that keep sums finite, or such at the ends of their range. */
+static void set_scales(struct check *c, enum kern_type type, enum fill fill, uint32_t r, uint8_t *w)
+{
+    static const uint16_t ends[] = {0x7BFF, 0xFBFF, 0x0001, 0x8001, 0x0400, 0x0000};
+    static const uint8_t exponents[] = {0, 1, 2, 3, 254, 255};
+    uint32_t at[2];
+    int n = scale_at(type, at);
+    for (int i = 0; i < n; i++) {
+        uint16_t h = fill == ENDS ? ends[(r + (uint32_t)i) % 6] : kern_f32_to_f16(rnd_float(c, 0.05f));
+        memcpy(w + at[i], &h, 2);
+    }
+    if (type == KERN_MXFP4)
+        w[0] = fill == ENDS ? exponents[r % 6] : (uint8_t)(116 + rnd_below(c, 12));
+}
+
+static uint8_t *make_weights(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols, enum fill fill)
 {
     const struct kern_type_info *ti = kern_type_info(type);
-    size_t blocks = (size_t)rows * (cols / ti->block), n = blocks * ti->file_bytes;
+    uint32_t blocks = cols / ti->block;
+    size_t n = (size_t)rows * blocks * ti->file_bytes;
     uint8_t *w = guard_alloc(n, 4);
     if (!ti->quantised) {
-        for (size_t i = 0; i < blocks; i++) {
+        for (size_t i = 0; i < (size_t)rows * blocks; i++) {
             float f = rnd_float(c, 1);
             uint32_t u;
             uint16_t h = kern_f32_to_f16(f);
@@ -39,17 +72,18 @@ uint8_t *random_weights(struct check *c, enum kern_type type, uint32_t rows, uin
         }
         return w;
     }
+    static const uint8_t bytes[] = {[ONES] = 0xFF, [HIGH_BITS] = 0x80, [ZEROS] = 0, [SEVENS] = 0x77};
     for (size_t i = 0; i < n; i++)
-        w[i] = extreme == 1 ? 0xFF : extreme == 2 ? 0x80 : (uint8_t)rnd(c);
-    for (size_t b = 0; b < blocks; b++) {
-        uint32_t at[2];
-        int k = scale_at(type, at);
-        for (int i = 0; i < k; i++) {
-            uint16_t h = kern_f32_to_f16(rnd_float(c, 0.05f));
-            memcpy(w + b * ti->file_bytes + at[i], &h, 2);
-        }
-    }
+        w[i] = fill == RANDOM || fill == ENDS ? (uint8_t)rnd(c) : bytes[fill];
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t b = 0; b < blocks; b++)
+            set_scales(c, type, fill, r, w + ((size_t)r * blocks + b) * ti->file_bytes);
     return w;
+}
+
+uint8_t *random_weights(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols)
+{
+    return make_weights(c, type, rows, cols, RANDOM);
 }
 
 void check_pack(struct check *c)
@@ -59,7 +93,7 @@ void check_pack(struct check *c)
         enum kern_type type = (enum kern_type)t;
         const struct kern_type_info *ti = kern_type_info(type);
         uint32_t cols = ti->block * 3 < 96 ? 96 : ti->block * 3, rows = 21;
-        uint8_t *src = random_weights(c, type, rows, cols, 0);
+        uint8_t *src = random_weights(c, type, rows, cols);
         struct kern_mat m = {type, rows, cols, kern_panel_stride(type, cols), NULL};
         uint8_t *dst = guard_alloc(kern_mat_bytes(type, rows, cols), 64);
         kern_pack(type, rows, cols, src, 0, kern_panels(rows), dst);
@@ -79,16 +113,17 @@ struct act {
     size_t q_bytes, meta_bytes;
 };
 
-/* Activations of three kinds: random; 1: every value at the same magnitude, so that all quantise to ±127; 2: one row with
- * a NaN and one with an infinity among random ones. */
-static struct act make_act(struct check *c, uint32_t tokens, uint32_t cols, int kind)
+static struct act make_act(struct check *c, uint32_t tokens, uint32_t cols, enum fill fill)
 {
     struct act r = {.q_bytes = (size_t)tokens * cols,
                     .meta_bytes = (size_t)tokens * (cols / 32) * sizeof(struct kern_xmeta)};
     float *x = guard_alloc((size_t)tokens * cols * 4, 4);
-    for (size_t i = 0; i < (size_t)tokens * cols; i++)
-        x[i] = kind == 1 ? (rnd(c) & 1 ? 3.5f : -3.5f) : rnd_float(c, 4);
-    if (kind == 2) {
+    for (size_t i = 0; i < (size_t)tokens * cols; i++) {
+        size_t t = i / cols;
+        bool negative = t % 3 == 2 ? rnd(c) & 1 : t % 3;
+        x[i] = fill == EQUAL ? (negative ? -3.5f : 3.5f) : rnd_float(c, fill == FAINT && t % 2 == 0 ? 1e-8f : 4);
+    }
+    if (fill == BROKEN) {
         x[cols - 1] = __builtin_nanf("");
         x[(size_t)(tokens - 1) * cols] = __builtin_inff();
     }
@@ -108,16 +143,22 @@ static void one_nan(float *x, size_t n)
         x[i] = x[i] == x[i] ? x[i] : __builtin_nanf("");
 }
 
-static void one_linear(struct check *c, enum kern_type type, uint32_t rows, uint32_t cols, uint32_t tokens, int extreme)
+struct shape {
+    uint32_t rows, cols, tokens;
+};
+
+static void one_linear(struct check *c, enum kern_type type, struct shape s, enum fill weights, enum fill act)
 {
     const struct kern_type_info *ti = kern_type_info(type);
+    uint32_t rows = s.rows, cols = s.cols, tokens = s.tokens;
     char what[96];
-    snprintf(what, sizeof what, "linear %s %u × %u, %u tokens, kind %d", ti->name, rows, cols, tokens, extreme);
-    uint8_t *src = random_weights(c, type, rows, cols, extreme);
+    snprintf(what, sizeof what, "linear %s %u × %u, %u tokens, fills %d and %d", ti->name, rows, cols, tokens,
+             (int)weights, (int)act);
+    uint8_t *src = make_weights(c, type, rows, cols, weights);
     uint8_t *dst = guard_alloc(kern_mat_bytes(type, rows, cols), 64);
     kern_pack(type, rows, cols, src, 0, kern_panels(rows), dst);
     struct kern_mat m = {type, rows, cols, kern_panel_stride(type, cols), dst};
-    struct act x = make_act(c, tokens, cols, extreme == 3 ? 2 : extreme ? 1 : 0);
+    struct act x = make_act(c, tokens, cols, act);
     if (ti->quantised)
         kern_level_ops(KERN_REF)->quantise(&x.a, 0, tokens, 0, cols / 32);
     uint32_t p0 = kern_panels(rows) > 2 ? 1 : 0, p1 = kern_panels(rows);
@@ -133,11 +174,11 @@ static void one_linear(struct check *c, enum kern_type type, uint32_t rows, uint
     guard_release();
 }
 
-static void one_quantise(struct check *c, uint32_t tokens, uint32_t cols, int kind)
+static void one_quantise(struct check *c, uint32_t tokens, uint32_t cols, enum fill fill)
 {
     char what[64];
-    snprintf(what, sizeof what, "quantise %u tokens of %u, kind %d", tokens, cols, kind);
-    struct act x = make_act(c, tokens, cols, kind);
+    snprintf(what, sizeof what, "quantise %u tokens of %u, fill %d", tokens, cols, (int)fill);
+    struct act x = make_act(c, tokens, cols, fill);
     struct kern_act y = x.a;
     y.q = guard_alloc(x.q_bytes, 64);
     y.meta = guard_alloc(x.meta_bytes, 16);
@@ -152,34 +193,38 @@ static void one_quantise(struct check *c, uint32_t tokens, uint32_t cols, int ki
     guard_release();
 }
 
-void check_linear(struct check *c)
+static void check_type(struct check *c, enum kern_type type)
 {
     static const uint32_t rows[] = {1, 15, 16, 17, 33, 64, 83};
     static const uint32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 17, 63, 64, 65, 71, 130};
+    static const enum fill extremes[][2] = {{ONES, EQUAL},   {HIGH_BITS, EQUAL}, {ZEROS, EQUAL},
+                                            {SEVENS, EQUAL}, {ENDS, FAINT},      {RANDOM, BROKEN}};
     bool slow = strstr(c->level, "emulated") != NULL;
-    for (int t = 0; t < KERN_TYPES; t++) {
-        uint32_t block = kern_type_info((enum kern_type)t)->block;
-        uint32_t unit = block < 32 ? 32 : block;
-        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-            if (slow && tokens[i] > 20 && i % 2)
-                continue;
-            uint32_t r = rows[rnd_below(c, sizeof rows / sizeof *rows)];
-            uint32_t k = unit * (1 + rnd_below(c, block == 256 ? 3 : 18));
-            one_linear(c, (enum kern_type)t, r, k, tokens[i], 0);
-        }
-        for (uint32_t n = 1; n < 12; n += 2) {
-            one_linear(c, (enum kern_type)t, 32, unit * 2, n, 1);
-            one_linear(c, (enum kern_type)t, 32, unit * 2, n, 2);
-            one_linear(c, (enum kern_type)t, 32, unit * 2, n, 3);
-        }
+    uint32_t block = kern_type_info(type)->block, unit = block < 32 ? 32 : block;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        if (slow && tokens[i] > 20 && i % 2)
+            continue;
+        uint32_t r = rows[rnd_below(c, sizeof rows / sizeof *rows)];
+        uint32_t k = unit * (1 + rnd_below(c, block == 256 ? 3 : 18));
+        one_linear(c, type, (struct shape){r, k, tokens[i]}, RANDOM, RANDOM);
     }
+    for (uint32_t n = 1; n < 12; n += 2)
+        for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++)
+            one_linear(c, type, (struct shape){32, unit * 2, n}, extremes[i][0], extremes[i][1]);
+}
+
+void check_linear(struct check *c)
+{
+    for (int t = 0; t < KERN_TYPES; t++)
+        check_type(c, (enum kern_type)t);
     /* unquantised widths that are no multiple of anything */
     for (int t = KERN_F32; t <= KERN_BF16; t++)
         for (uint32_t k = 1; k < 600; k += 83)
-            one_linear(c, (enum kern_type)t, 70, k, 1 + k % 6, 0);
-    for (int kind = 0; kind < 3; kind++) {
-        one_quantise(c, 1, 64, kind);
-        one_quantise(c, 70, 576, kind);
-        one_quantise(c, 129, 96, kind);
+            one_linear(c, (enum kern_type)t, (struct shape){70, k, 1 + k % 6}, RANDOM, RANDOM);
+    static const enum fill fills[] = {RANDOM, EQUAL, FAINT, BROKEN};
+    for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
+        one_quantise(c, 1, 64, fills[i]);
+        one_quantise(c, 70, 576, fills[i]);
+        one_quantise(c, 129, 96, fills[i]);
     }
 }

@@ -1,17 +1,18 @@
 /*
- * quant: see quant.h. One encoder and one decoder per shape of block; the formats are told apart by a few numbers.
+ * quant: see quant.h. One encoder and one decoder per shape of block; the formats are told apart by a few numbers. Here are
+ * those of one value and of 32; quant_k.c and quant_book.c have the others.
  *
  * Little-endian throughout: fields are written byte by byte, so the host's order does not matter.
  */
-#include "quant.h"
+#include "quant_inside.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 const enum tiny_type tiny_types[TINY_TYPES] = {
-    TINY_F32,  TINY_F16,  TINY_Q4_0, TINY_Q4_1, TINY_Q5_0, TINY_Q5_1,
-    TINY_Q8_0, TINY_Q4_K, TINY_Q5_K, TINY_Q6_K, TINY_BF16,
+    TINY_F32,  TINY_F16,  TINY_Q4_0, TINY_Q4_1, TINY_Q5_0, TINY_Q5_1,   TINY_Q8_0,   TINY_Q2_K,
+    TINY_Q3_K, TINY_Q4_K, TINY_Q5_K, TINY_Q6_K, TINY_BF16, TINY_IQ4_NL, TINY_IQ4_XS, TINY_MXFP4,
 };
 
 struct shape {
@@ -21,10 +22,12 @@ struct shape {
 };
 
 static const struct shape shapes[TINY_TYPES] = {
-    {TINY_F32, "F32", 1, 4},       {TINY_F16, "F16", 1, 2},       {TINY_Q4_0, "Q4_0", 32, 18},
-    {TINY_Q4_1, "Q4_1", 32, 20},   {TINY_Q5_0, "Q5_0", 32, 22},   {TINY_Q5_1, "Q5_1", 32, 24},
-    {TINY_Q8_0, "Q8_0", 32, 34},   {TINY_Q4_K, "Q4_K", 256, 144}, {TINY_Q5_K, "Q5_K", 256, 176},
-    {TINY_Q6_K, "Q6_K", 256, 210}, {TINY_BF16, "BF16", 1, 2},
+    {TINY_F32, "F32", 1, 4},       {TINY_F16, "F16", 1, 2},         {TINY_Q4_0, "Q4_0", 32, 18},
+    {TINY_Q4_1, "Q4_1", 32, 20},   {TINY_Q5_0, "Q5_0", 32, 22},     {TINY_Q5_1, "Q5_1", 32, 24},
+    {TINY_Q8_0, "Q8_0", 32, 34},   {TINY_Q2_K, "Q2_K", 256, 84},    {TINY_Q3_K, "Q3_K", 256, 110},
+    {TINY_Q4_K, "Q4_K", 256, 144}, {TINY_Q5_K, "Q5_K", 256, 176},   {TINY_Q6_K, "Q6_K", 256, 210},
+    {TINY_BF16, "BF16", 1, 2},     {TINY_IQ4_NL, "IQ4_NL", 32, 18}, {TINY_IQ4_XS, "IQ4_XS", 256, 136},
+    {TINY_MXFP4, "MXFP4", 32, 17},
 };
 
 static const struct shape *shape_of(enum tiny_type type)
@@ -108,31 +111,29 @@ static uint16_t bf16(float x)
     return (uint16_t)(isnan(x) ? (u >> 16 | 0x40) : round_shift(u, 16));
 }
 
-static void put16(uint8_t *p, uint16_t v)
+void tiny_put16(uint8_t *p, uint16_t v)
 {
     p[0] = (uint8_t)v;
     p[1] = (uint8_t)(v >> 8);
 }
 
-static uint16_t get16(const uint8_t *p)
+uint16_t tiny_get16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-/* The integer nearest to x, within [low, high]. */
-static int nearest(float x, int low, int high)
+float tiny_half(const uint8_t *p)
 {
-    float r = rintf(x);
+    return tiny_f16_value(tiny_get16(p));
+}
+
+int tiny_code(float x, float scale, int low, int high)
+{
+    float r = scale != 0.0f ? rintf(x / scale) : 0.0f;
     return r <= (float)low ? low : r >= (float)high ? high : (int)r;
 }
 
-/* x / scale, 0 for a scale of 0: such a block holds one value only. */
-static float ratio(float x, float scale)
-{
-    return scale != 0.0f ? x / scale : 0.0f;
-}
-
-static void range_of(const float *x, size_t n, float *low, float *high)
+void tiny_range(const float *x, size_t n, float *low, float *high)
 {
     *low = *high = x[0];
     for (size_t i = 1; i < n; i++) {
@@ -141,8 +142,7 @@ static void range_of(const float *x, size_t n, float *low, float *high)
     }
 }
 
-/* The value of largest magnitude, with its sign: it gets the code -2^(bits-1), which has no positive partner. */
-static float extreme_of(const float *x, size_t n)
+float tiny_extreme(const float *x, size_t n)
 {
     float e = 0.0f;
     for (size_t i = 0; i < n; i++)
@@ -165,17 +165,17 @@ static struct legacy legacy_of(enum tiny_type type)
 static void encode_legacy(struct legacy l, const float *x, uint8_t *out)
 {
     int top = (1 << l.bits) - 1, middle = 1 << (l.bits - 1);
-    float low, high, d = extreme_of(x, 32) / (float)-middle, m = 0.0f;
+    float low, high, d = tiny_extreme(x, 32) / (float)-middle, m = 0.0f;
     if (l.minimum) {
-        range_of(x, 32, &low, &high);
+        tiny_range(x, 32, &low, &high);
         d = (high - low) / (float)top;
         m = tiny_f16_value(tiny_f16(low));
     }
-    put16(out, tiny_f16(d));
-    d = tiny_f16_value(get16(out));
+    tiny_put16(out, tiny_f16(d));
+    d = tiny_half(out);
     out += 2;
     if (l.minimum) {
-        put16(out, tiny_f16(m));
+        tiny_put16(out, tiny_f16(m));
         out += 2;
     }
     uint8_t *fifth = out, *nibbles = l.bits == 5 ? out + 4 : out;
@@ -183,7 +183,7 @@ static void encode_legacy(struct legacy l, const float *x, uint8_t *out)
         memset(fifth, 0, 4);
     memset(nibbles, 0, 16);
     for (int j = 0; j < 32; j++) {
-        int q = l.minimum ? nearest(ratio(x[j] - m, d), 0, top) : nearest(ratio(x[j], d), -middle, middle - 1) + middle;
+        int q = l.minimum ? tiny_code(x[j] - m, d, 0, top) : tiny_code(x[j], d, -middle, middle - 1) + middle;
         nibbles[j % 16] |= (uint8_t)((q & 15) << (j < 16 ? 0 : 4));
         if (l.bits == 5)
             fifth[j / 8] |= (uint8_t)((q >> 4) << j % 8);
@@ -192,7 +192,7 @@ static void encode_legacy(struct legacy l, const float *x, uint8_t *out)
 
 static void decode_legacy(struct legacy l, const uint8_t *in, float *x)
 {
-    float d = tiny_f16_value(get16(in)), m = l.minimum ? tiny_f16_value(get16(in + 2)) : 0.0f;
+    float d = tiny_half(in), m = l.minimum ? tiny_half(in + 2) : 0.0f;
     const uint8_t *fifth = in + (l.minimum ? 4 : 2), *nibbles = l.bits == 5 ? fifth + 4 : fifth;
     for (int j = 0; j < 32; j++) {
         int q = nibbles[j % 16] >> (j < 16 ? 0 : 4) & 15;
@@ -205,120 +205,16 @@ static void decode_legacy(struct legacy l, const uint8_t *in, float *x)
 
 static void encode_q8(const float *x, uint8_t *out)
 {
-    put16(out, tiny_f16(fabsf(extreme_of(x, 32)) / 127.0f));
-    float d = tiny_f16_value(get16(out));
+    tiny_put16(out, tiny_f16(fabsf(tiny_extreme(x, 32)) / 127.0f));
+    float d = tiny_half(out);
     for (int j = 0; j < 32; j++)
-        out[2 + j] = (uint8_t)nearest(ratio(x[j], d), -127, 127);
+        out[2 + j] = (uint8_t)tiny_code(x[j], d, -127, 127);
 }
 
 static void decode_q8(const uint8_t *in, float *x)
 {
     for (int j = 0; j < 32; j++)
-        x[j] = tiny_f16_value(get16(in)) * (float)(int8_t)in[2 + j];
-}
-
-/* ---- Q4_K, Q5_K: d, dmin, 8 pairs of 6-bit (scale, minimum) in 12 bytes, [32 bytes of fifth bits], 128 of nibbles.
- * Groups of 32; group g keeps its nibbles in bytes 32*(g/2)…, low half for even g; its fifth bit is bit g. ---- */
-
-static void put_pair(uint8_t s[12], int g, int scale, int minimum)
-{
-    if (g < 4) {
-        s[g] = (uint8_t)(s[g] | scale);
-        s[g + 4] = (uint8_t)(s[g + 4] | minimum);
-        return;
-    }
-    s[g + 4] = (uint8_t)((scale & 15) | (minimum & 15) << 4);
-    s[g - 4] = (uint8_t)(s[g - 4] | (scale >> 4) << 6);
-    s[g] = (uint8_t)(s[g] | (minimum >> 4) << 6);
-}
-
-static void get_pair(const uint8_t s[12], int g, int *scale, int *minimum)
-{
-    *scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4;
-    *minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4;
-}
-
-static void encode_k(unsigned bits, const float *x, uint8_t *out)
-{
-    int top = (1 << bits) - 1;
-    float scale[8], minimum[8], widest = 0.0f, deepest = 0.0f;
-    for (int g = 0; g < 8; g++) {
-        float low, high;
-        range_of(x + 32 * g, 32, &low, &high);
-        minimum[g] = low < 0.0f ? -low : 0.0f; /* minima are subtracted and cannot be negative */
-        scale[g] = (high + minimum[g]) / (float)top;
-        widest = scale[g] > widest ? scale[g] : widest;
-        deepest = minimum[g] > deepest ? minimum[g] : deepest;
-    }
-    memset(out, 0, bits == 5 ? 176 : 144);
-    put16(out, tiny_f16(widest / 63.0f));
-    put16(out + 2, tiny_f16(deepest / 63.0f));
-    float d = tiny_f16_value(get16(out)), dmin = tiny_f16_value(get16(out + 2));
-    uint8_t *fifth = out + 16, *nibbles = bits == 5 ? out + 48 : out + 16;
-    for (int g = 0; g < 8; g++) {
-        int sc = nearest(ratio(scale[g], d), 0, 63), mn = nearest(ratio(minimum[g], dmin), 0, 63);
-        put_pair(out + 4, g, sc, mn);
-        for (int j = 0; j < 32; j++) {
-            int q = nearest(ratio(x[32 * g + j] + dmin * (float)mn, d * (float)sc), 0, top);
-            nibbles[32 * (g / 2) + j] |= (uint8_t)((q & 15) << (g % 2 ? 4 : 0));
-            if (bits == 5)
-                fifth[j] |= (uint8_t)((q >> 4) << g);
-        }
-    }
-}
-
-static void decode_k(unsigned bits, const uint8_t *in, float *x)
-{
-    float d = tiny_f16_value(get16(in)), dmin = tiny_f16_value(get16(in + 2));
-    const uint8_t *fifth = in + 16, *nibbles = bits == 5 ? in + 48 : in + 16;
-    for (int g = 0; g < 8; g++) {
-        int sc, mn;
-        get_pair(in + 4, g, &sc, &mn);
-        float ds = d * (float)sc, m = dmin * (float)mn;
-        for (int j = 0; j < 32; j++) {
-            int q = nibbles[32 * (g / 2) + j] >> (g % 2 ? 4 : 0) & 15;
-            if (bits == 5)
-                q |= (fifth[j] >> g & 1) << 4;
-            float w = ds * (float)q;
-            x[32 * g + j] = w - m;
-        }
-    }
-}
-
-/* ---- Q6_K: 128 bytes of low nibbles, 64 of upper bit pairs, 16 signed scales (one per 16), d. In each half of 128,
- * quarter k (32 values) has its nibbles in bytes 32*(k%2)…, low for k < 2, and its upper bits at 2k. ---- */
-
-static void encode_q6(const float *x, uint8_t *out)
-{
-    float scale[16], widest = 0.0f;
-    for (int g = 0; g < 16; g++) {
-        scale[g] = extreme_of(x + 16 * g, 16) / -32.0f;
-        widest = fabsf(scale[g]) > fabsf(widest) ? scale[g] : widest;
-    }
-    memset(out, 0, 210);
-    put16(out + 208, tiny_f16(widest / -128.0f));
-    float d = tiny_f16_value(get16(out + 208));
-    for (int g = 0; g < 16; g++) {
-        int sc = nearest(ratio(scale[g], d), -128, 127);
-        out[192 + g] = (uint8_t)sc;
-        for (int j = 16 * g; j < 16 * g + 16; j++) {
-            int q = nearest(ratio(x[j], d * (float)sc), -32, 31) + 32, half = j / 128, k = j % 128 / 32, l = j % 32;
-            out[64 * half + 32 * (k % 2) + l] |= (uint8_t)((q & 15) << (k < 2 ? 0 : 4));
-            out[128 + 32 * half + l] |= (uint8_t)((q >> 4) << 2 * k);
-        }
-    }
-}
-
-static void decode_q6(const uint8_t *in, float *x)
-{
-    float d = tiny_f16_value(get16(in + 208));
-    for (int j = 0; j < 256; j++) {
-        int half = j / 128, k = j % 128 / 32, l = j % 32;
-        int q = in[64 * half + 32 * (k % 2) + l] >> (k < 2 ? 0 : 4) & 15;
-        q |= (in[128 + 32 * half + l] >> 2 * k & 3) << 4;
-        float ds = d * (float)(int8_t)in[192 + j / 16];
-        x[j] = ds * (float)(q - 32);
-    }
+        x[j] = tiny_half(in) * (float)(int8_t)in[2 + j];
 }
 
 /* ---- by type ---- */
@@ -327,15 +223,20 @@ static void encode_block(enum tiny_type type, const float *x, uint8_t *out)
 {
     switch (type) {
     case TINY_F32:
-        put16(out, (uint16_t)bits_of(*x));
-        put16(out + 2, (uint16_t)(bits_of(*x) >> 16));
+        tiny_put16(out, (uint16_t)bits_of(*x));
+        tiny_put16(out + 2, (uint16_t)(bits_of(*x) >> 16));
         break;
-    case TINY_F16: put16(out, tiny_f16(*x)); break;
-    case TINY_BF16: put16(out, bf16(*x)); break;
+    case TINY_F16: tiny_put16(out, tiny_f16(*x)); break;
+    case TINY_BF16: tiny_put16(out, bf16(*x)); break;
     case TINY_Q8_0: encode_q8(x, out); break;
+    case TINY_Q2_K:
+    case TINY_Q3_K:
     case TINY_Q4_K:
-    case TINY_Q5_K: encode_k(type == TINY_Q5_K ? 5 : 4, x, out); break;
-    case TINY_Q6_K: encode_q6(x, out); break;
+    case TINY_Q5_K:
+    case TINY_Q6_K: tiny_encode_k(type, x, out); break;
+    case TINY_IQ4_NL:
+    case TINY_IQ4_XS:
+    case TINY_MXFP4: tiny_encode_book(type, x, out); break;
     case TINY_Q4_0:
     case TINY_Q4_1:
     case TINY_Q5_0:
@@ -346,13 +247,18 @@ static void encode_block(enum tiny_type type, const float *x, uint8_t *out)
 static void decode_block(enum tiny_type type, const uint8_t *in, float *x)
 {
     switch (type) {
-    case TINY_F32: *x = float_of(get16(in) | (uint32_t)get16(in + 2) << 16); break;
-    case TINY_F16: *x = tiny_f16_value(get16(in)); break;
-    case TINY_BF16: *x = float_of((uint32_t)get16(in) << 16); break;
+    case TINY_F32: *x = float_of(tiny_get16(in) | (uint32_t)tiny_get16(in + 2) << 16); break;
+    case TINY_F16: *x = tiny_half(in); break;
+    case TINY_BF16: *x = float_of((uint32_t)tiny_get16(in) << 16); break;
     case TINY_Q8_0: decode_q8(in, x); break;
+    case TINY_Q2_K:
+    case TINY_Q3_K:
     case TINY_Q4_K:
-    case TINY_Q5_K: decode_k(type == TINY_Q5_K ? 5 : 4, in, x); break;
-    case TINY_Q6_K: decode_q6(in, x); break;
+    case TINY_Q5_K:
+    case TINY_Q6_K: tiny_decode_k(type, in, x); break;
+    case TINY_IQ4_NL:
+    case TINY_IQ4_XS:
+    case TINY_MXFP4: tiny_decode_book(type, in, x); break;
     case TINY_Q4_0:
     case TINY_Q4_1:
     case TINY_Q5_0:

@@ -3,7 +3,8 @@
  *
  * Written from the description of the formats and apart from src/, so that a mistake there cannot hide in a shared
  * helper. The encoder is simple (no search for better scales) but reaches every code of each type. Decoding gives the
- * exact value that a type stands for: w = d*q, d*q + m or d*sc*q - dmin*mn, each product and sum rounded to f32 once.
+ * exact value that a type stands for: w = d*q, d*q + m, d*sc*q or d*sc*q - dmin*mn, each product and sum rounded to f32
+ * once.
  */
 #ifndef TESTS_LIB_QUANT_H
 #define TESTS_LIB_QUANT_H
@@ -20,14 +21,19 @@ enum tiny_type {
     TINY_Q5_0 = 6,
     TINY_Q5_1 = 7,
     TINY_Q8_0 = 8,
+    TINY_Q2_K = 10,
+    TINY_Q3_K = 11,
     TINY_Q4_K = 12,
     TINY_Q5_K = 13,
     TINY_Q6_K = 14,
+    TINY_IQ4_NL = 20,
+    TINY_IQ4_XS = 23,
     TINY_BF16 = 30,
+    TINY_MXFP4 = 39,
 };
 
-/* All of them, in the order above. */
-#define TINY_TYPES 11
+/* All of them. */
+#define TINY_TYPES 16
 extern const enum tiny_type tiny_types[TINY_TYPES];
 
 const char *tiny_type_name(enum tiny_type type);      /* "Q4_K"; NULL for a number that is none of them */

@@ -24,7 +24,7 @@
 
 /* llama (llama3 scaling, untied), smollm2 (tied), mistral (untied, heads wider than the model), llama_linear,
  * llama_yarn, llama256, qwen2 (biases), qwen3 (QK norms), gemma3, gemma3_256. Every width of llama256 and gemma3_256
- * is a multiple of 256, as Q4_K, Q5_K and Q6_K need; those of the others are multiples of 32. */
+ * is a multiple of 256, as the K types and IQ4_XS need; those of the others are multiples of 32. */
 extern const char *const tiny_families[TINY_FAMILIES];
 
 int32_t tiny_prompt(size_t i); /* id at position i < TINY_PROMPT */

@@ -152,6 +152,11 @@ def setup_problems():
     code, _, _, asked = Machine("libcurl4-openssl-dev", 0, ["a"]).run("build", "a")
     if code != 0 or "gnutls" in asked or "libxxhash-dev" not in asked:
         yield f"setup: {code}, another libcurl is there, apt-get was asked for {asked}"
+    for word in ("test", "long"):
+        code, _, _, asked = Machine("gcc", 0, ["a"]).run(word, "a")
+        cross = word == "long" and os.uname().machine == "x86_64"
+        if code != 0 or "libcmocka-dev" not in asked or ("qemu-user" in asked) != cross:
+            yield f"setup: {code}, for {word} apt-get was asked for {asked}"
     machine = Machine(cargos=["a", "b"])
     code, _, err, _ = machine.run("cargo")
     if code != 1 or err.count("\n") != 1:

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -190,6 +191,72 @@ def check_a_long_prompt_keeps_to_the_step_budget(tier):
     assert min(gaps) <= most, f"the longest gap is {min(gaps):.1f} ms at best, more than {most:.0f}"
 
 
+class Encodes:
+    """Sends prompts of 64 KB, one after the other, while `on`: more tokens than the context holds, so all that happens is
+    that they are encoded."""
+
+    def __init__(self, server):
+        words = " ".join(f"word{i * 7919 % 1000} and more text, {i}." for i in range(4000))[:64 << 10]
+        body = json.dumps({"prompt": words}).encode()
+        self.server, self.request, self.sent = server, head("/v1/completions", len(body)) + body, 0
+        self.on, self.stop = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.on.set()
+        self.thread.join(30)
+
+    def _run(self):
+        while self.on.wait() and not self.stop.is_set():
+            with self.server.connect() as sock:
+                sock.sendall(self.request)
+                assert b" 400 " in sock.recv(4096)
+            self.sent += 1
+
+
+def rates(server, seconds, n, switch):
+    """Tokens per second of one stream, in n spans of time; `switch` is set in every second of them."""
+    body = json.dumps({"prompt": "Once upon a time", "max_tokens": 6000, "ignore_eos": True, "stream": True,
+                       "ffwd": {"fill": "off"}}).encode()
+    found, tokens, until = [], 0, None
+    with server.connect() as sock, sock.makefile("rb") as lines:
+        sock.sendall(head("/v1/completions", len(body)) + body)
+        while len(found) < n:
+            tokens += lines.readline().startswith(b"data: {")
+            now = time.monotonic()
+            until = until or now + seconds
+            if now >= until:
+                found.append(tokens / (seconds + now - until))
+                (switch.set if len(found) % 2 else switch.clear)()
+                tokens, until = 0, now + seconds
+    switch.clear()
+    return found
+
+
+def check_long_encodes_make_way_for_steps(tier):
+    """By the clock, and on one processor, where encodes and steps can only take it from each other. Alike they would have
+    half of it each."""
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        raise Skip("the clients need a processor too")
+    os.sched_setaffinity(0, {min(cpus)})
+    running = Running("--threads", "1", "--ctx", str(tier["context"]))
+    os.sched_setaffinity(0, cpus - {min(cpus)})
+    try:
+        with running as server, Encodes(server) as encodes:
+            found = rates(server, 1.5, 12, encodes.on)
+    finally:
+        os.sched_setaffinity(0, cpus)
+    left = statistics.median(b / a for a, b in zip(found[::2], found[1::2]))
+    note(f"while {encodes.sent} prompts of 64 KB are encoded, {left:.0%} of the decoding speed is left on one processor")
+    assert left > 0.75, found
+
+
 def check_memory_does_not_grow(tier):
     """Keys and values have little room, so that they are all touched soon; after that a request costs nothing for good."""
     third = tier["requests"] // 3
@@ -280,6 +347,7 @@ def check_agents_pay_for_what_is_new(tier):
 
 CHECKS = [check_a_crowd_is_served_fairly, check_streams_go_on_while_a_long_prompt_is_read, check_memory_does_not_grow,
           check_agents_pay_for_what_is_new]
+BY_THE_CLOCK = [check_a_long_prompt_keeps_to_the_step_budget, check_long_encodes_make_way_for_steps]
 
 
 def main():
@@ -288,7 +356,7 @@ def main():
         sys.exit(__doc__)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers are ended
     count = {"passed": 0, "failed": 0, "skipped": 0}
-    for check in CHECKS + ([check_a_long_prompt_keeps_to_the_step_budget] if name == "long" else []):
+    for check in CHECKS + (BY_THE_CLOCK if name == "long" else []):
         what, start = check.__name__[6:].replace("_", " "), time.monotonic()
         try:
             check(TIERS[name])

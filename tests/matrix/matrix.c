@@ -15,7 +15,7 @@
  *     past      cold; prefix cached, as a whole or in part; put back for want of blocks, and computed again or resumed
  *     sampling  greedy; with temperature, penalty, top-p and a seed
  *     fill      off; a source that knows the reply: right, wrong now and then, not asked whether it is right; our own
- *     level     FFWD_CPU: what this machine has of avx2 and avx512, and ref
+ *     level     FFWD_CPU: what this machine has of avx2, avx512 and neon, and ref
  *
  * Who is "alone" and put back has one neighbour, the one that takes its blocks. A run that did not do what its way says
  * (nobody beside it, nothing put back, nothing cached) fails.
@@ -48,7 +48,6 @@ static const char *const company_names[COMPANIES] = {"alone", "batch of 8"};
 static const char *const past_names[PASTS] = {"cold", "warm", "warm in part", "put back", "put back and resumed"};
 static const char *const sampling_names[SAMPLINGS] = {"greedy", "seeded"};
 static const char *const fill_names[FILLS] = {"no sources", "told", "told in part wrongly", "told for certain", "sources"};
-static const char *const level_names[KERN_LEVELS] = {"ref", "avx2", "avx512"};
 
 /* In the order of tiny_families. Q4_K and Q6_K need widths of 256; F32 and F16 are slow on ref. */
 static const enum tiny_type types[TINY_FAMILIES] = {TINY_Q8_0, TINY_Q4_1, TINY_F32,  TINY_Q4_0, TINY_Q5_0,
@@ -78,14 +77,14 @@ static void count(const char *why, const struct subject *m, uint32_t level, cons
     passed += !why;
     failed += !!why;
     if (why)
-        printf("FAILED: %s, %s, %s: %s\n", m->name, level_names[level], what, why);
+        printf("FAILED: %s, %s, %s: %s\n", m->name, kern_level_name((enum kern_level)level), what, why);
     fflush(stdout);
 }
 
 static void open_level(struct scene *s, const struct subject *m, uint32_t level)
 {
     struct err e = {.text = ""};
-    setenv("FFWD_CPU", level_names[level], 1);
+    setenv("FFWD_CPU", kern_level_name((enum kern_level)level), 1);
     if (scene_init(s, m->path, m->scale, &e))
         BUG("%s: %s", m->path, e.text);
     level_used[level] = true;
@@ -241,13 +240,13 @@ static void say_levels(void)
     printf("note: %u combinations on", combinations);
     for (uint32_t level = 0; level < LEVELS; level++)
         if (level_used[level])
-            printf(" %s", level_names[level]);
+            printf(" %s", kern_level_name((enum kern_level)level));
     for (uint32_t level = 0; level < LEVELS; level++)
         skipped += !level_used[level];
     printf("; %u levels skipped%s", skipped, skipped ? " (not on this machine):" : "");
     for (uint32_t level = 0; level < LEVELS; level++)
         if (!level_used[level])
-            printf(" %s", level_names[level]);
+            printf(" %s", kern_level_name((enum kern_level)level));
     printf("\n%u passed, %u failed\n", passed, failed);
 }
 

@@ -2,8 +2,12 @@
 #ifndef TESTS_SERVER_FAKE_TEXT_H
 #define TESTS_SERVER_FAKE_TEXT_H
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -128,12 +132,15 @@ void text_free(char *text, size_t n)
     free(text);
 }
 
+static atomic_int encoder_nice; /* of the thread that encoded last */
+
 enum status tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags, tok_id **ids, size_t *count,
                        struct err *e)
 {
     (void)t;
     (void)flags;
     (void)e;
+    atomic_store(&encoder_nice, getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)));
     *ids = calloc(n + 1, sizeof **ids);
     *count = n;
     for (size_t i = 0; i < n; i++)

@@ -1,6 +1,7 @@
 /* base: ceilings hold, errors are sentences, draws are a pure function, jobs run every task once. */
 #include <fenv.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -9,7 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <errno.h>
@@ -196,6 +200,64 @@ static void mem_maps_and_forgets(void **state)
     assert_null(mem_map(SIZE_MAX));
 }
 
+/* What is mapped and read cannot be had, though the system counts it as page cache. Other programs move the figure, too. */
+static void mem_available_knows_mapped_files(void **state)
+{
+    (void)state;
+    const size_t n = 256u << 20;
+    bool seen = false;
+    FILE *f = tmpfile();
+    assert_true(f && ftruncate(fileno(f), (off_t)n) == 0);
+    for (int i = 0; i < 5 && !seen; i++) {
+        const volatile char *p = mmap(NULL, n, PROT_READ, MAP_SHARED, fileno(f), 0);
+        assert_true(p != MAP_FAILED);
+        uint64_t before = mem_available();
+        for (size_t at = 0; at < n; at += 4096)
+            assert_int_equal(p[at], 0);
+        uint64_t within = mem_available();
+        munmap((void *)p, n);
+        seen = within + n / 2 < before && within + n / 2 < mem_available();
+    }
+    assert_true(seen);
+    fclose(f);
+}
+
+/* Whether the system gives huge pages to those who ask. */
+static bool has_huge_pages(void)
+{
+    char modes[128] = "";
+    FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    if (f && !fgets(modes, sizeof modes, f))
+        modes[0] = 0;
+    if (f)
+        fclose(f);
+    return strchr(modes, '[') && !strstr(modes, "[never]") && prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0;
+}
+
+static void mem_gets_huge_pages(void **state)
+{
+    (void)state;
+    const size_t huge = 2u << 20, n = 8 * huge + 12345;
+    uint64_t before = mem_huge();
+    char *p = mem_map(n), *sparse = mem_map_sparse(n);
+    assert_non_null(p);
+    assert_non_null(sparse);
+    assert_int_equal((uintptr_t)p % huge, 0);
+    p[n - 1] = sparse[n - 1] = 1; /* the last byte belongs to it, where it was cut */
+    for (size_t i = 0; i < n; i += huge)
+        sparse[i] = 1;
+#if !defined(__SANITIZE_ADDRESS__)
+    assert_true(mem_huge() < before + 4 * huge); /* the kernel may make some anywhere at any time */
+    memset(p, 1, n);
+    if (has_huge_pages())
+        assert_true(mem_huge() > before);
+    else
+        assert_int_equal(mem_huge(), 0);
+#endif
+    mem_unmap(p, n);
+    mem_unmap(sparse, n);
+}
+
 static void mem_sums_saturate(void **state)
 {
     (void)state;
@@ -352,6 +414,107 @@ static void pool_survives_short_jobs(void **state)
     pool_free(p);
 }
 
+/* The first task lasts until all others have ended: whoever holds one is the only one that is waited for. */
+struct held {
+    _Atomic uint32_t ended;
+    uint32_t others;
+};
+
+static void held_task(void *ctx, uint32_t task, int worker)
+{
+    struct held *h = ctx;
+    (void)worker;
+    while (task == 0 && h->ended < h->others)
+        usleep(100);
+    if (task)
+        h->ended++;
+}
+
+static void pool_goes_on_while_a_task_is_held(void **state)
+{
+    (void)state;
+    for (int threads = 2; threads <= 5; threads++) {
+        struct pool *p;
+        struct err e;
+        assert_int_equal(pool_new(&p, threads, &e), ST_OK);
+        for (uint32_t others = 1; others < 60; others += 7) {
+            struct held h = {.others = others};
+            if (others % 2)
+                usleep(1000); /* from sleep, too */
+            pool_run(p, held_task, &h, others + 1);
+            assert_int_equal(h.ended, others);
+        }
+        assert_true(pool_sleeps(p) > 0);
+        pool_free(p);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Threads without work sleep, of a pool with more threads than processors too. */
+static void pool_sleeps_when_idle(void **state)
+{
+    (void)state;
+    struct pool *p, *crowded;
+    struct err e;
+    _Atomic uint64_t sum = 0;
+    assert_int_equal(pool_new(&p, 2, &e), ST_OK);
+    assert_int_equal(pool_new(&crowded, 2 * home_here()->processors < 64 ? 2 * home_here()->processors : 64, &e), ST_OK);
+    pool_run(p, sum_task, &sum, 100);
+    pool_run(crowded, sum_task, &sum, 100);
+    usleep(100000);
+    uint64_t sleeps = pool_sleeps(p) + pool_sleeps(crowded);
+    double before = cpu_seconds();
+    usleep(300000);
+    assert_true(cpu_seconds() - before < 0.1);
+    assert_int_equal(pool_sleeps(p) + pool_sleeps(crowded), sleeps);
+    pool_free(p);
+    pool_free(crowded);
+}
+
+static void short_task(void *ctx, uint32_t task, int worker)
+{
+    (void)ctx, (void)task, (void)worker;
+    for (volatile int i = 0; i < 5000; i++)
+        ;
+}
+
+/* Seconds of many short jobs on as many threads, all on the one processor that the caller is kept to. */
+static double seconds_on_one_processor(int threads)
+{
+    struct pool *p;
+    struct err e;
+    assert_int_equal(pool_new(&p, threads, &e), ST_OK);
+    double t = clock_seconds();
+    for (int i = 0; i < 1000; i++)
+        pool_run(p, short_task, NULL, 4);
+    t = clock_seconds() - t;
+    pool_free(p);
+    return t;
+}
+
+/* Threads that waited for each other's turns would need a time slice for each job: a hundred times as long. */
+static void pool_does_not_collapse_on_one_processor(void **state)
+{
+    (void)state;
+    struct cpus before, one = {0};
+    const int most = 4 * home_here()->processors;
+    assert_int_equal(sched_getaffinity(0, sizeof before, before.set), 0);
+    int cpu = sched_getcpu();
+    assert_true(cpu >= 0);
+    CPU_SET_S((size_t)cpu, sizeof one, one.set);
+    assert_int_equal(sched_setaffinity(0, sizeof one, one.set), 0);
+    double alone = seconds_on_one_processor(1);
+    assert_true(seconds_on_one_processor(2) < 15 * alone + 0.2);
+    assert_true(seconds_on_one_processor(most < 64 ? most : 64) < 15 * alone + 0.2);
+    assert_int_equal(sched_setaffinity(0, sizeof before, before.set), 0);
+}
+
 static void pool_refuses_odd_sizes(void **state)
 {
     (void)state;
@@ -380,6 +543,8 @@ int main(void)
         cmocka_unit_test(arena_is_bounded_aligned_and_zero),
         cmocka_unit_test(arena_serves_large_pieces),
         cmocka_unit_test(mem_maps_and_forgets),
+        cmocka_unit_test(mem_available_knows_mapped_files),
+        cmocka_unit_test(mem_gets_huge_pages),
         cmocka_unit_test(mem_sums_saturate),
         cmocka_unit_test(rng_known_answers),
         cmocka_unit_test(rng_uniform_is_uniform),
@@ -387,6 +552,9 @@ int main(void)
         cmocka_unit_test(log_writes_whole_lines),
         cmocka_unit_test(pool_runs_every_task_once),
         cmocka_unit_test(pool_survives_short_jobs),
+        cmocka_unit_test(pool_goes_on_while_a_task_is_held),
+        cmocka_unit_test(pool_sleeps_when_idle),
+        cmocka_unit_test(pool_does_not_collapse_on_one_processor),
         cmocka_unit_test(pool_refuses_odd_sizes),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

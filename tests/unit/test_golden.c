@@ -155,7 +155,9 @@ static void test_rounded_twins(void **state)
         enum tiny_type type;
     } cases[] = {{"llama", TINY_F16},       {"qwen2", TINY_BF16},      {"smollm2", TINY_Q4_1},   {"llama", TINY_Q4_0},
                  {"qwen3", TINY_Q8_0},      {"gemma3", TINY_Q5_0},     {"qwen2", TINY_Q5_1},     {"llama256", TINY_Q4_K},
-                 {"gemma3_256", TINY_Q5_K}, {"gemma3_256", TINY_Q6_K}, {"llama256", TINY_Q6_K}};
+                 {"gemma3_256", TINY_Q5_K}, {"gemma3_256", TINY_Q6_K}, {"llama256", TINY_Q6_K},
+                 {"llama256", TINY_Q2_K},   {"gemma3_256", TINY_Q3_K}, {"llama256", TINY_Q3_K},  {"gemma3", TINY_IQ4_NL},
+                 {"llama256", TINY_IQ4_XS}, {"qwen3", TINY_MXFP4}};
     size_t n = (size_t)TINY_PROMPT * TINY_VOCAB;
     float *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
     tok_id ids[TINY_PROMPT];

@@ -1,4 +1,4 @@
-/* What model_new() refuses, with its words, and that a row's bad numbers stay its own (law L4). */
+/* What model_new() refuses, with its words, that a row's bad numbers stay its own (law L4), and a long past. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 
 #define WIDTH 32
 #define VOCAB 8
+#define HEADS 2
 
 /* A llama of one layer, and where it departs from a sound one. */
 struct odd {
@@ -27,9 +28,10 @@ struct odd {
     const char *float_key;
     float value;
     int nan_row;                /* embedding of this id is NaN; -1 = none */
+    uint32_t context, kv_heads;
 };
 
-static const struct odd sound = {.ffn = 32, .arch = "llama", .nan_row = -1};
+static const struct odd sound = {.ffn = 32, .arch = "llama", .nan_row = -1, .context = 64, .kv_heads = 2};
 
 static void put_matrix(struct gw *w, const char *name, uint32_t rows, uint32_t cols, int nan_row, uint32_t dims)
 {
@@ -48,8 +50,9 @@ static void put_model(struct gw *w, const struct odd *o)
     gw_u32(w, "llama.block_count", 1);
     gw_u32(w, "llama.embedding_length", WIDTH);
     gw_u32(w, "llama.feed_forward_length", o->ffn);
-    gw_u32(w, "llama.context_length", 64);
-    gw_u32(w, "llama.attention.head_count", 2);
+    gw_u32(w, "llama.context_length", o->context);
+    gw_u32(w, "llama.attention.head_count", HEADS);
+    gw_u32(w, "llama.attention.head_count_kv", o->kv_heads);
     gw_key(w, "llama.attention.layer_norm_rms_epsilon", GW_F32, &eps, sizeof eps);
     if (o->text_key)
         gw_text(w, o->text_key, "many");
@@ -62,8 +65,8 @@ static void put_model(struct gw *w, const struct odd *o)
     put_matrix(w, "blk.0.attn_norm.weight", 1, WIDTH, -1, 1);
     put_matrix(w, "blk.0.ffn_norm.weight", 1, WIDTH, -1, 1);
     put_matrix(w, "blk.0.attn_q.weight", WIDTH, WIDTH, -1, 2);
-    put_matrix(w, "blk.0.attn_k.weight", WIDTH, WIDTH, -1, 2);
-    put_matrix(w, "blk.0.attn_v.weight", WIDTH, WIDTH, -1, 2);
+    put_matrix(w, "blk.0.attn_k.weight", WIDTH / HEADS * o->kv_heads, WIDTH, -1, 2);
+    put_matrix(w, "blk.0.attn_v.weight", WIDTH / HEADS * o->kv_heads, WIDTH, -1, 2);
     put_matrix(w, "blk.0.attn_output.weight", WIDTH, WIDTH, -1, 2);
     put_matrix(w, "blk.0.ffn_gate.weight", o->ffn, WIDTH, -1, o->vector_gate ? 1 : 2);
     put_matrix(w, "blk.0.ffn_up.weight", o->ffn, WIDTH, -1, 2);
@@ -84,7 +87,7 @@ static enum status open_odd(struct feed *f, const struct odd *o, struct err *e)
     put_model(&w, o);
     buf_init(&file, 1 << 20);
     assert_true(gw_build(&w, &file) && gw_save(path, file.data, file.len));
-    enum status st = feed_open(f, path, 2, KERN_KV_F16, 64, e);
+    enum status st = feed_open(f, path, 2, KERN_KV_F16, o->context, e);
     unlink(path);
     buf_release(&file);
     gw_release(&w);
@@ -188,12 +191,10 @@ static void test_nan_stays_in_its_row(void **state)
     struct kern_top top[7];
     model_head(f.run, at, 7, beside, top);
     for (int i = 0; i < 7; i++) {
-        uint32_t index;
-        float value;
-        bool finite = kern_level_ops(KERN_REF)->argmax(beside + i * VOCAB, VOCAB, &index, &value);
-        assert_int_equal(top[i].finite, finite);
-        if (finite)
-            assert_true(top[i].index == index && top[i].value == value);
+        struct kern_top whole = kern_level_ops(KERN_REF)->argmax(beside + i * VOCAB, VOCAB);
+        assert_int_equal(top[i].finite, whole.finite);
+        if (whole.finite)
+            assert_true(top[i].index == whole.index && top[i].value == whole.value);
     }
     assert_memory_equal(alone, beside + 3 * VOCAB, sizeof alone);
     assert_memory_equal(alone, beside, VOCAB * sizeof *alone); /* before the bad id all is well */
@@ -205,6 +206,28 @@ static void test_nan_stays_in_its_row(void **state)
     feed_release(&f);
 }
 
+/* One KV head and a long past: the attention of a step of one token is cut into more tasks than it has tokens and heads
+ * together. */
+static void test_long_past(void **state)
+{
+    (void)state;
+    enum { IDS = 4096 };
+    static tok_id ids[IDS];
+    static float by_one[IDS * VOCAB], at_once[IDS * VOCAB];
+    struct odd o = sound;
+    struct feed f;
+    struct err e;
+    o.context = IDS;
+    o.kv_heads = 1;
+    for (int i = 0; i < IDS; i++)
+        ids[i] = (tok_id)(rng_uniform(5, 0, (uint32_t)i, RNG_FINAL) * VOCAB);
+    assert_int_equal(open_odd(&f, &o, &e), ST_OK);
+    feed_logits(&f, ids, IDS, 1, by_one);
+    feed_logits(&f, ids, IDS, LIMIT_SPAN, at_once);
+    assert_memory_equal(by_one, at_once, sizeof by_one);
+    feed_release(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_keys),
         cmocka_unit_test(test_nan_stays_in_its_row),
+        cmocka_unit_test(test_long_past),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -396,17 +396,17 @@ static void test_logprobs(void **state)
     struct sampler *s = make(8);
     double all[8];
     expect(all, 1, 8);
-    float lp;
+    float lp, max = kern_level_ops(KERN_REF)->argmax(eight, 8).value;
     struct sample_logprob top[20];
-    sampler_logprobs(s, eight, 6, &lp, top, 5);
+    sampler_logprobs(s, eight, max, 6, &lp, top, 5);
     assert_true(fabs((double)lp - log(all[6])) < 1e-6);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(top[i].id, by_rank[i]);
         assert_true(fabs((double)top[i].logprob - log(all[by_rank[i]])) < 1e-6);
     }
-    sampler_logprobs(s, eight, 1, &lp, NULL, 0);
+    sampler_logprobs(s, eight, max, 1, &lp, NULL, 0);
     assert_true(fabs((double)lp - log(all[1])) < 1e-6);
-    sampler_logprobs(s, eight, 1, &lp, top, 20);
+    sampler_logprobs(s, eight, max, 1, &lp, top, 20);
     assert_int_equal(top[7].id, 2);
     assert_int_equal(top[8].id, -1);
     sampler_free(s);
@@ -425,6 +425,7 @@ static void test_levels(void **state)
         if (!o)
             continue;
         struct sampler *a = make(N), *b;
+        float max = o->argmax(l, N).value;
         assert_int_equal(sampler_new(&b, N, o, NULL), ST_OK);
         for (uint32_t i = 0; i < 200; i++) {
             struct sample_params p = sample_defaults();
@@ -434,8 +435,8 @@ static void test_levels(void **state)
             tok_id id = choose(a, &p, l, i);
             assert_int_equal(choose(b, &p, l, i), id);
             float x, y;
-            sampler_logprobs(a, l, id, &x, NULL, 0);
-            sampler_logprobs(b, l, id, &y, NULL, 0);
+            sampler_logprobs(a, l, max, id, &x, NULL, 0);
+            sampler_logprobs(b, l, max, id, &y, NULL, 0);
             assert_memory_equal(&x, &y, sizeof x);
         }
         sampler_free(a);

@@ -130,6 +130,22 @@ static void test_stream(void **state)
     stop(&l);
 }
 
+/* Long bodies take no processor from the engine; short ones are answered at once. */
+static void test_long_bodies_are_nice(void **state)
+{
+    (void)state;
+    struct live l;
+    static char body[20001] = "{\"prompt\":\"hi\"}";
+    const int own = getpriority(PRIO_PROCESS, 0);
+    start(&l, false);
+    expect(post(&l, "/v1/completions", body), 200, "text_completion");
+    assert_int_equal(encoder_nice, own);
+    memset(body + strlen(body), ' ', sizeof body - 1 - strlen(body));
+    expect(post(&l, "/v1/completions", body), 200, "text_completion");
+    assert_int_equal(encoder_nice, own < 10 ? 10 : own);
+    stop(&l);
+}
+
 static void test_completions_whole(void **state)
 {
     (void)state;
@@ -346,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_routes),     cmocka_unit_test(test_chat_whole),        cmocka_unit_test(test_errors),
         cmocka_unit_test(test_stream),     cmocka_unit_test(test_completions_whole), cmocka_unit_test(test_client_leaves),
+        cmocka_unit_test(test_long_bodies_are_nice),
         cmocka_unit_test(test_bodies),     cmocka_unit_test(test_slow_clients),      cmocka_unit_test(test_stop),
         cmocka_unit_test(test_taken_port), cmocka_unit_test(test_a_name_with_two_addresses),
     };

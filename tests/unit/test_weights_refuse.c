@@ -184,7 +184,7 @@ static void dim_most(struct gw *g)
     gw_tensor(g, "t", TINY_F32, 4, (uint64_t[]){UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}, NULL, 4);
 }
 static void dim_block(struct gw *g) { gw_tensor(g, "t", TINY_Q4_K, 2, (uint64_t[]){128, 2}, NULL, 144); }
-static void type_known(struct gw *g) { gw_tensor(g, "t", 10, 1, (uint64_t[]){256}, NULL, 84); }
+static void type_known(struct gw *g) { gw_tensor(g, "t", 16, 1, (uint64_t[]){256}, NULL, 66); }
 static void type_removed(struct gw *g) { gw_tensor(g, "t", 31, 1, (uint64_t[]){256}, NULL, 84); }
 static void type_unknown(struct gw *g) { gw_tensor(g, "t", 1000, 1, ONE, NULL, 4); }
 static void unaligned(struct gw *g) { f32(g, "a"), gw_entry(g, "t", 1, TINY_F32, 1, ONE, 4), f32(g, "b"); }
@@ -258,7 +258,7 @@ static const struct bad {
     {dim_overflow, ST_MODEL, "tensor 't' is impossibly large"},
     {dim_most, ST_MODEL, "tensor 't' is impossibly large"},
     {dim_block, ST_MODEL, "tensor 't' has rows of 128 values, Q4_K needs a multiple of 256"},
-    {type_known, ST_UNSUPPORTED, "m.gguf: tensor 't' has type Q2_K, which this build cannot read"},
+    {type_known, ST_UNSUPPORTED, "m.gguf: tensor 't' has type IQ2_XXS, which this build cannot read"},
     {type_removed, ST_UNSUPPORTED, "tensor 't' has type Q4_0_4_4, which this build cannot read"},
     {type_unknown, ST_UNSUPPORTED, "tensor 't' has type number 1000, which is not known"},
     {unaligned, ST_MODEL, "the data of tensor 't' is not aligned to 32 bytes"},

@@ -81,6 +81,8 @@ EMULATE __m256i emulate_ps_ph(__m512 x)
     return y;
 }
 
+#undef _mm512_madd_epi16 /* its alias in SIMDe has the operands of the masked form */
+#define _mm512_madd_epi16(x, y) simde_mm512_madd_epi16(x, y)
 #define _mm512_cvtepu16_epi32(x) emulate_u16(x)
 #define _mm512_cvtepu8_epi32(x) emulate_u8(x)
 #undef _mm512_cvtepi8_epi32

@@ -2,10 +2,13 @@
  * linear: matrix × activations, the defining loops.
  *
  * Quantised, per output and token, over 32-k blocks in order:
- *     idot = Σ (w - offset) · xq                     exact in int32
+ *     idot = Σ w · xq                                exact in int32
  *     acc  = fmaf(ds · dx, (float)idot, acc)
  *     acc  = fmaf(-m, dx · Σ xq, acc)                where the format has minima; Q4_1 and Q5_1 store -m
- * Q4_K, Q5_K: ds = d · scale, -m = -(dmin · min). Q6_K: ds = d, idot = Σ over its two 16-k halves of scale · idot16.
+ * Q4_K, Q5_K: ds = d · scale, -m = -(dmin · min). IQ4_XS: ds = d · scale. MXFP4: ds = 2^(e - 128).
+ * Q6_K, Q3_K: ds = d, idot = Σ over the block's two 16-k halves of scale · idot16.
+ * Q2_K: the same, then acc = fmaf(-dmin · dx, (float)Σ min · Σ xq16, acc), the outer sum over the halves.
+ * Weights w are signed: offsets are taken off, IQ4_NL, IQ4_XS and MXFP4 are looked up in their table.
  *
  * Unquantised: sec = fmaf(w, x, sec), k ascending in sections of 256; acc = acc + sec, sections in order.
  */
@@ -13,79 +16,56 @@
 #include <string.h>
 
 #include "kern/coef.h"
-#include "kern/half.h"
-#include "kern/panel.h"
+#include "kern/panel_read.h"
 #include "kern/ref/ref.h"
 
-static uint16_t load_u16(const uint8_t *p)
-{
-    uint16_t u;
-    memcpy(&u, p, sizeof u);
-    return u;
-}
-
-/* Stored quants of a 32-k block, w[k][lane]: unsigned, or signed for 8 bits. */
+/* Weights of a 32-k block, w[k][lane]. */
 static void block_weights(enum kern_type type, const uint8_t *q, int16_t w[32][16])
 {
-    for (int k = 0; k < 32; k++) {
-        int v = k / 4 % 4, j = k % 4, g = k / 4;
-        for (int lane = 0; lane < 16; lane++) {
-            int at = lane * 4 + j;
-            if (type == KERN_Q8_0) {
-                w[k][lane] = (int8_t)q[g * 64 + at];
-                continue;
-            }
-            int x = k < 16 ? q[v * 64 + at] & 15 : q[v * 64 + at] >> 4;
-            if (type == KERN_Q5_0 || type == KERN_Q5_1 || type == KERN_Q5_K)
-                x |= ((q[256 + at] >> g) & 1) << 4;
-            else if (type == KERN_Q6_K)
-                x |= ((q[256 + g / 4 * 64 + at] >> (2 * (g % 4))) & 3) << 4;
-            w[k][lane] = (int16_t)x;
-        }
-    }
+    for (uint32_t k = 0; k < 32; k++)
+        for (uint32_t lane = 0; lane < 16; lane++)
+            w[k][lane] = (int16_t)panel_weight(type, q, lane, k);
 }
+
+enum min_kind { MIN_NONE, MIN_BLOCK, MIN_HALVES };
 
 struct block_scales {
     float ds[16], neg_m[16];
-    int32_t sc[2][16]; /* Q6_K: of the two halves; otherwise 1 */
-    int has_min;
+    int32_t sc[2][16], mn[2][16]; /* of the two halves, or 1 */
+    enum min_kind min;
 };
 
 static void block_scales(enum kern_type type, const uint8_t *meta, uint32_t sub, struct block_scales *s)
 {
-    s->has_min = type == KERN_Q4_1 || type == KERN_Q5_1 || type == KERN_Q4_K || type == KERN_Q5_K;
+    bool block = type == KERN_Q4_1 || type == KERN_Q5_1 || type == KERN_Q4_K || type == KERN_Q5_K;
+    s->min = block ? MIN_BLOCK : type == KERN_Q2_K ? MIN_HALVES : MIN_NONE;
     for (uint32_t lane = 0; lane < 16; lane++) {
-        s->sc[0][lane] = s->sc[1][lane] = 1;
-        s->neg_m[lane] = 0;
-        if (type == KERN_Q4_K || type == KERN_Q5_K) {
-            float d = half_f32(load_u16(meta + META_K_D + 2 * lane));
-            float dmin = half_f32(load_u16(meta + META_K_DMIN + 2 * lane));
-            s->ds[lane] = d * (float)meta[sub * 16 + lane];
-            s->neg_m[lane] = -(dmin * (float)meta[META_K_MIN + sub * 16 + lane]);
-        } else if (type == KERN_Q6_K) {
-            s->ds[lane] = half_f32(load_u16(meta + META_Q6_D + 2 * lane));
-            s->sc[0][lane] = (int8_t)meta[(2 * sub) * 16 + lane];
-            s->sc[1][lane] = (int8_t)meta[(2 * sub + 1) * 16 + lane];
-        } else {
-            s->ds[lane] = half_f32(load_u16(meta + 2 * lane));
-            if (s->has_min)
-                s->neg_m[lane] = half_f32(load_u16(meta + 32 + 2 * lane));
+        struct panel_scale p = panel_scale(type, meta, sub, lane);
+        s->ds[lane] = p.ds;
+        s->neg_m[lane] = p.neg_m;
+        for (int i = 0; i < 2; i++) {
+            s->sc[i][lane] = p.sc[i];
+            s->mn[i][lane] = p.mn[i];
         }
     }
 }
 
-static void block_token(const int16_t w[32][16], const struct block_scales *s, int32_t offset, const int8_t *xq,
+static void block_token(const int16_t w[32][16], const struct block_scales *s, const int8_t *xq,
                         const struct kern_xmeta *xm, float acc[16])
 {
     int32_t idot[2][16] = {{0}};
     for (int k = 0; k < 32; k++)
         for (int lane = 0; lane < 16; lane++)
-            idot[k / 16][lane] += (w[k][lane] - offset) * xq[k];
+            idot[k / 16][lane] += w[k][lane] * xq[k];
     for (int lane = 0; lane < 16; lane++) {
         int32_t sum = s->sc[0][lane] * idot[0][lane] + s->sc[1][lane] * idot[1][lane];
         acc[lane] = fmaf(s->ds[lane] * xm->d, (float)sum, acc[lane]);
-        if (s->has_min)
+        if (s->min == MIN_BLOCK)
             acc[lane] = fmaf(s->neg_m[lane], xm->ds, acc[lane]);
+        if (s->min == MIN_HALVES) {
+            int32_t low = s->mn[0][lane] * xm->s16[0] + s->mn[1][lane] * xm->s16[1];
+            acc[lane] = fmaf(s->neg_m[lane] * xm->d, (float)low, acc[lane]);
+        }
     }
 }
 
@@ -112,8 +92,7 @@ static void linear_quantised(const struct kern_mat *m, uint32_t panel, const str
             block_weights(m->type, base + (size_t)b * l.quant_bytes, w);
             block_scales(m->type, meta + (size_t)(b / l.per_block) * l.meta_bytes, b % l.per_block, &s);
             for (uint32_t t = 0; t < n; t++)
-                block_token((const int16_t(*)[16])w, &s, l.offset, q + ((size_t)b * n + t) * 32,
-                            xm + (size_t)b * n + t, acc[t]);
+                block_token((const int16_t(*)[16])w, &s, q + ((size_t)b * n + t) * 32, xm + (size_t)b * n + t, acc[t]);
         }
         for (uint32_t t = 0; t < n; t++)
             store_lanes(m, panel, acc[t], out + (size_t)(t0 + t) * stride);
@@ -127,7 +106,8 @@ static float plain_weight(enum kern_type type, const uint8_t *p, size_t i)
         memcpy(&f, p + 4 * i, sizeof f);
         return f;
     }
-    uint16_t h = load_u16(p + 2 * i);
+    uint16_t h;
+    memcpy(&h, p + 2 * i, sizeof h);
     return type == KERN_F16 ? half_f32(h) : bf16_f32(h);
 }
 

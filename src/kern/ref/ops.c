@@ -43,7 +43,7 @@ static void rope(float *x, const float *cs, uint32_t n, bool interleaved)
     }
 }
 
-static bool argmax(const float *x, uint32_t n, uint32_t *index, float *value)
+static struct kern_top argmax(const float *x, uint32_t n)
 {
     uint32_t best = 0;
     bool finite = true;
@@ -52,9 +52,7 @@ static bool argmax(const float *x, uint32_t n, uint32_t *index, float *value)
         if (x[i] > x[best])
             best = i;
     }
-    *index = best;
-    *value = x[best];
-    return finite;
+    return (struct kern_top){finite, best, x[best]};
 }
 
 static float exp_sum(const float *x, uint32_t n, float max)

@@ -26,7 +26,7 @@ VEC_INLINE void prefetch_block(ktype type, const uint8_t *q, const uint8_t *meta
             __builtin_prefetch(meta + META_AHEAD + i);
 }
 
-/* Up to FEW tokens: weights are unpacked in registers, and so are the sums, if there are registers for them. */
+/* Up to FEW tokens: weights are unpacked in registers, where up to FEW_SUMS tokens' sums stay, too. */
 VEC_INLINE void panel_few(ktype type, const struct kern_mat *m, const uint8_t *panel, const int8_t *x,
                           const struct kern_xmeta *xm, const int n, vf *acc)
 {
@@ -117,6 +117,11 @@ LINEAR(Q5_1)
 LINEAR(Q4_K)
 LINEAR(Q5_K)
 LINEAR(Q6_K)
+LINEAR(Q2_K)
+LINEAR(Q3_K)
+LINEAR(IQ4_NL)
+LINEAR(IQ4_XS)
+LINEAR(MXFP4)
 #undef LINEAR
 
 static void linear_quantised(const struct kern_mat *m, uint32_t p0, uint32_t p1, const struct kern_act *x, float *out,
@@ -131,6 +136,11 @@ static void linear_quantised(const struct kern_mat *m, uint32_t p0, uint32_t p1,
     case KERN_Q4_K: linear_Q4_K(m, p0, p1, x, out, stride); break;
     case KERN_Q5_K: linear_Q5_K(m, p0, p1, x, out, stride); break;
     case KERN_Q6_K: linear_Q6_K(m, p0, p1, x, out, stride); break;
+    case KERN_Q2_K: linear_Q2_K(m, p0, p1, x, out, stride); break;
+    case KERN_Q3_K: linear_Q3_K(m, p0, p1, x, out, stride); break;
+    case KERN_IQ4_NL: linear_IQ4_NL(m, p0, p1, x, out, stride); break;
+    case KERN_IQ4_XS: linear_IQ4_XS(m, p0, p1, x, out, stride); break;
+    case KERN_MXFP4: linear_MXFP4(m, p0, p1, x, out, stride); break;
     default: BUG("quantised product of type %d", (int)m->type);
     }
 }

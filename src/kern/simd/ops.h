@@ -164,7 +164,7 @@ static void simd_quantise(const struct kern_act *a, uint32_t t0, uint32_t t1, ui
     }
 }
 
-static bool simd_argmax(const float *x, uint32_t n, uint32_t *index, float *value)
+static struct kern_top simd_argmax(const float *x, uint32_t n)
 {
     /* Per lane the first index of its largest value; ties between lanes go to the lowest index at the end. */
     uint32_t i = 0, best = 0;
@@ -193,9 +193,7 @@ static bool simd_argmax(const float *x, uint32_t n, uint32_t *index, float *valu
         if (x[i] > x[best])
             best = i;
     }
-    *index = best;
-    *value = x[best];
-    return finite;
+    return (struct kern_top){finite, best, x[best]};
 }
 
 static float simd_exp_sum(const float *x, uint32_t n, float max)

@@ -18,7 +18,7 @@
 #define UNROLL _Pragma("GCC unroll 8") /* for loops whose bound is a constant once the function is inlined */
 #define LANES_MOST (32 / VEC_LANES) /* registers of lanes of one vector */
 
-/* Some rows of a block of K or V, or of its copy in f32. */
+/* Some rows of a block of K or V. */
 struct matrix {
     enum kern_kv format;
     const uint8_t *m;

@@ -94,10 +94,12 @@ MUST_CHECK enum status openai_parse_chat(const json_t *root, struct reply_job *j
 MUST_CHECK enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
 
 /* From a body, which job->root was parsed from, to all that its replies need. */
-MUST_CHECK enum status openai_prepare_chat(const struct server *srv, struct text_view body, struct reply_job *job,
-                                           struct err *e);
-MUST_CHECK enum status openai_prepare_completions(const struct server *srv, struct text_view body,
-                                                  struct reply_job *job, struct err *e);
+typedef enum status openai_preparer(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e);
+MUST_CHECK openai_preparer openai_prepare_chat, openai_prepare_completions;
+
+/* Either, for a client who waits: long bodies at low priority, so that steps under way do not wait for them. */
+MUST_CHECK enum status openai_prepare(openai_preparer *fn, const struct server *srv, struct text_view body,
+                                      struct reply_job *job, struct err *e);
 
 /* ---- replies ---- */
 

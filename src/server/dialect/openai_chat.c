@@ -103,7 +103,7 @@ void openai_chat(struct http_call *call)
     if (!job.root)
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (openai_prepare_chat(call->app, body, &job, &e) == ST_OK)
+    if (openai_prepare(openai_prepare_chat, call->app, body, &job, &e) == ST_OK)
         server_reply_run(call, &job, &openai_chat_ops);
     else
         openai_refuse(call, 0, openai_length_code(&e, "messages"), &e);
