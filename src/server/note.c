@@ -49,6 +49,7 @@ static void name_trace(const struct http_call *call, struct server_note *n)
 
 struct server_note *server_note_new(struct http_call *call, const char *method, const char *path)
 {
+    const struct server *s = call->app;
     struct server_note *n = calloc(1, sizeof *n);
     const char *id = http_header(call, "X-Request-Id");
     if (!n)
@@ -61,7 +62,8 @@ struct server_note *server_note_new(struct http_call *call, const char *method, 
         call->request_id = n->request_id;
     }
     server_write_id(call->id, sizeof call->id, "req_"); /* a handler may have a better one */
-    name_trace(call, n);
+    if (s->log) /* nobody else reads it, and three random numbers are three system calls */
+        name_trace(call, n);
     buf_init(&n->body, LIMIT_LOG_CONTENT);
     buf_init(&n->reply, LIMIT_LOG_CONTENT);
     return n;
