@@ -10,7 +10,7 @@ is probed in every round (limits.c). Each peer runs with the better of its setti
 figure. bench/peers.sh builds the peers; one that is not there is named as skipped, and then the exit status is 3.
 Otherwise it is 0 when everything was measured, bars met or not. Needs an idle machine and says so when it is not.
 
-Writes a section of bench/RESULTS.md for each model, and where all was measured the chart bench/results.png. --quick
+Writes a section of bench/RESULTS.md for each model, and the chart bench/results.png of all that stands there. --quick
 takes less than five minutes and writes no file, nor does a choice of figures. --json prints one object: {"isa",
 "threads", "ratios": {"model/figure": ffwd ÷ better peer, higher is better}, "limits": {"machine": what was probed,
 "reached": {"model/figure": share of the limit}}, "skipped": {peer: why}}.
@@ -264,8 +264,8 @@ def main():
         results[model] = measure(model, path, parts[model], ffwd, others, plan)
         if args.out != "-":
             report.write(args.out, {model: results[model]}, machine["why"], busy)
-    if args.out != "-" and args.models == list(bars.MODELS):
-        report.draw(os.path.join(os.path.dirname(args.out), "results.png"), results)
+    if args.out != "-":
+        report.draw(os.path.join(os.path.dirname(args.out), "results.png"), kit.read_text(args.out))
     if args.json:
         print(json.dumps(as_json(results, machine, args.threads, skipped)))
     else:

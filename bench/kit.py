@@ -155,18 +155,28 @@ def processor():
     return f"{names[0] if names else 'unknown processor'}, {os.cpu_count()} processors"
 
 
-def busy():
-    """The machine's load when it is not idle, else 0; says so."""
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        say(f"the machine is not idle (load {load:.1f})")
-        return load
+def processor_times():
+    """(what all processors did, what they idled) since the machine's start."""
+    with open("/proc/stat", encoding="ascii") as f:
+        times = [int(word) for word in f.readline().split()[1:9]]
+    return sum(times), times[3] + times[4]
+
+
+def busy(seconds=2):
+    """Percent of the processors' time that others use just now, when that is more than a little, else 0; says so."""
+    since = processor_times()
+    time.sleep(seconds)
+    every, idle = (now - then for now, then in zip(processor_times(), since))
+    used = 100 * (1 - idle / every) if every else 0
+    if used > 5:
+        say(f"the machine is not idle ({used:.0f} % of its processors' time is in use)")
+        return used
     return 0
 
 
-def busy_text(load):
-    text = f"**The machine was not idle** (load {load:.1f} before the start): these figures prove little."
-    return [text, ""] if load else []
+def busy_text(used):
+    text = f"**The machine was not idle** ({used:.0f} % in use before the start): these figures prove little."
+    return [text, ""] if used else []
 
 
 def table(head, rows):

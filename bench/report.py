@@ -27,6 +27,7 @@ kernels it was measured. [SERVERS.md](SERVERS.md) has the server under load, bes
 ![ratios to the better peer](results.png)
 """.replace("{BATCH}", str(peers.BATCH_PROMPT)).replace("{CONTEXT}", str(peers.START_CONTEXT))
 KEPT = ["Fast-forwarding"]  # sections of other scripts
+COLUMNS, RATIO = 1 + len(NAMES) + 3, 1 + len(NAMES)  # of figure_row()
 
 
 def check_text(check):
@@ -91,8 +92,20 @@ def lines(results):
     return said
 
 
-def draw(path, results):
-    """The chart: for each figure that has a peer, how many times the better peer's each model's is."""
+def ratios_in(text):
+    """{model: {figure: ratio to the better peer}} of the tables in a RESULTS.md, which may be of several runs."""
+    named, found = {f.text: name for name, f in bars.FIGURES.items()}, {}
+    for model, about in bars.MODELS.items():
+        for line in kit.section_of(text, about.title).splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            ratio = re.match(r"[\d.]+(?= \[)", cells[RATIO]) if len(cells) == COLUMNS else None
+            if ratio and cells[0] in named:
+                found.setdefault(model, {})[named[cells[0]]] = float(ratio[0])
+    return found
+
+
+def draw(path, text):
+    """The chart of a RESULTS.md: for each figure that has a peer, how many times the better peer's each model's is."""
     try:
         import matplotlib
     except ImportError:
@@ -100,15 +113,15 @@ def draw(path, results):
         return
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    figures = [f for f in bars.FIGURES
-               if any(bars.ratio_to_better(f, got["figures"].get(f, {})) for got in results.values())]
+    found = ratios_in(text)
+    figures = [f for f in bars.FIGURES if any(f in ratios for ratios in found.values())]
     if not figures:
         return
     chart, axes = pyplot.subplots(figsize=(9, 0.32 * len(figures) + 1.2), layout="constrained")
-    for (model, got), mark in zip(results.items(), "osD^v"):
-        here = [f for f in figures if f in got["figures"]]
-        x = [bars.ratio_to_better(f, got["figures"][f])[0].median for f in here]
-        axes.plot(x, [figures.index(f) for f in here], mark, label=bars.MODELS[model].title, alpha=0.8)
+    for (model, ratios), mark in zip(found.items(), "osD^v"):
+        here = [f for f in figures if f in ratios]
+        axes.plot([ratios[f] for f in here], [figures.index(f) for f in here], mark, label=bars.MODELS[model].title,
+                  alpha=0.8)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -116,5 +129,5 @@ def draw(path, results):
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
     axes.set_xlabel("ffwd ÷ the better of llama.cpp and ik_llama.cpp (times inverted): right of 1 is better")
-    chart.legend(loc="outside upper center", ncols=len(results), fontsize="small")
+    chart.legend(loc="outside upper center", ncols=len(found), fontsize="small")
     chart.savefig(path, dpi=110, metadata={"Software": None})

@@ -67,6 +67,12 @@
 #define LIMIT_TEMPLATE_IDS (1u << 16)         /* ids in all of them */
 #define LIMIT_GRAMMAR_TEXT (1u << 20)         /* bytes of a grammar made from tools */
 
+/* fetching models */
+#define LIMIT_PULL_PATH 1024u                 /* bytes of a file's path in a repository or an address */
+#define LIMIT_HUB_FILES 16384u                /* files of one repository */
+#define LIMIT_HUB_BYTES (16u << 20)           /* bytes of the list of them */
+#define LIMIT_CACHE_FILES 65536u              /* files in the model cache that are looked at */
+
 /* the load driver */
 #define LIMIT_LOAD_CLIENTS 512u               /* requests under way, the long one not counted */
 #define LIMIT_LOAD_WORDS (1u << 17)           /* words of one prompt, and of the shared prefix */

@@ -47,6 +47,7 @@ enum status chat_new(struct chat **out, const struct tok *tok, const char *sourc
         c->tells_tools = memmem(source, n, "tool", 4) == NULL;
         c->format = format_detect(source, n);
         c->reasoning = format_detect_reasoning(source, n);
+        c->knows_effort = memmem(source, n, "reasoning_effort", 16) != NULL;
         c->knows_developer = memmem(source, n, "developer", 9) != NULL;
         c->typed_content = !probe(c, "\"" PROBE "\"") && probe(c, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]");
     }
@@ -73,13 +74,16 @@ bool chat_knows_tools(const struct chat *c)
     return c->knows_tools;
 }
 
-enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
-                        tok_id **ids, size_t *count, struct err *e)
+bool chat_knows_effort(const struct chat *c)
 {
-    struct text_rendering r;
+    return c->knows_effort;
+}
+
+/* The caller releases *r on success. */
+static enum status render(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                          struct text_rendering *r, struct err *e)
+{
     struct buf vars;
-    *ids = NULL;
-    *count = 0;
     if (!c->tpl)
         return err_set(e, ST_UNSUPPORTED, "messages",
                        "this model has no chat template, so it cannot take messages; send a plain prompt instead");
@@ -87,16 +91,35 @@ enum status chat_prompt(const struct chat *c, const char *request, size_t n, con
     enum status st = chat_variables(c, request, n, o, &vars, e);
     if (st == ST_OK) {
         int64_t now = o->unix_time ? o->unix_time : clock_unix();
-        st = chat_template_render(c->tpl, c->tok, vars.data, vars.len, now, &r, e);
+        st = chat_template_render(c->tpl, c->tok, vars.data, vars.len, now, r, e);
     }
     buf_release(&vars);
-    if (st != ST_OK)
-        return st;
-    if (o->max_bytes && r.n > o->max_bytes)
-        st = err_set(e, ST_NEVER_FITS, "messages", "the prompt has %zu bytes; at most %zu can fit the context", r.n,
+    if (st == ST_OK && o->max_bytes && r->n > o->max_bytes) {
+        st = err_set(e, ST_NEVER_FITS, "messages", "the prompt has %zu bytes; at most %zu can fit the context", r->n,
                      o->max_bytes);
-    else
-        st = tok_encode_rendering(c->tok, &r, ids, count, e);
+        text_rendering_release(r);
+    }
+    return st;
+}
+
+enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                        tok_id **ids, size_t *count, struct err *e)
+{
+    struct text_rendering r;
+    *ids = NULL;
+    *count = 0;
+    TRY(render(c, request, n, o, &r, e));
+    enum status st = tok_encode_rendering(c->tok, &r, ids, count, e);
     text_rendering_release(&r);
     return st;
+}
+
+enum status chat_text(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                      struct buf *out, struct err *e)
+{
+    struct text_rendering r;
+    TRY(render(c, request, n, o, &r, e));
+    buf_add(out, r.text, r.n);
+    text_rendering_release(&r);
+    return out->failed ? err_set(e, ST_NO_MEMORY, "messages", "no memory for the prompt's text") : ST_OK;
 }

@@ -34,6 +34,7 @@ void chat_free(struct chat *c); /* NULL is fine */
 
 bool chat_has_template(const struct chat *c);
 bool chat_knows_tools(const struct chat *c); /* the template mentions tools; without any the model is told (tell.c) */
+bool chat_knows_effort(const struct chat *c); /* the template reads the variable reasoning_effort */
 
 struct chat_options {
     bool hide_tools;    /* leave `tools` out of the prompt (tool choice "none") */
@@ -57,6 +58,10 @@ MUST_CHECK enum status chat_variables(const struct chat *c, const char *request,
  * ST_TOO_LONG, a rendering beyond max_bytes ST_NEVER_FITS. */
 MUST_CHECK enum status chat_prompt(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
                                    tok_id **ids, size_t *count, struct err *e);
+
+/* The rendering as text, appended to `out`; errors as there. */
+MUST_CHECK enum status chat_text(const struct chat *c, const char *request, size_t n, const struct chat_options *o,
+                                 struct buf *out, struct err *e);
 
 /* ---- tool calls in replies (tools.c) ---- */
 

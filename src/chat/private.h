@@ -8,7 +8,7 @@
 struct chat {
     const struct tok *tok;
     struct chat_template *tpl; /* owned; NULL = the model has none */
-    bool knows_tools, knows_developer;
+    bool knows_tools, knows_developer, knows_effort;
     bool tells_tools;   /* the template says nothing of tools, so the model is told in the system's text (tell.c) */
     const struct format *format;              /* in which the template writes calls; NULL: not known */
     const struct format_reasoning *reasoning; /* NULL: it writes none */

@@ -21,11 +21,14 @@
 #define CLI_DEFAULT_MODEL "smollm2"
 #define CLI_LIMIT_TEXT (256u << 20) /* bytes of a text to tokenize, score or answer */
 
-/* Each verb: argv[0] is its name. Returns the exit status. verb_pull() is in cli/pull.h. */
+/* Each verb: argv[0] is its name. Returns the exit status. */
 int verb_run(int argc, char **argv);
 int verb_chat(int argc, char **argv);
 int verb_serve(int argc, char **argv);
 int verb_explain(int argc, char **argv);
+int verb_pull(int argc, char **argv);
+int verb_ls(int argc, char **argv);
+int verb_rm(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_bench_load(int argc, char **argv); /* `ffwd bench load`; argv[0] is "load" */
 int verb_bench_replay(int argc, char **argv);
@@ -33,12 +36,15 @@ int verb_perplexity(int argc, char **argv);
 int verb_tokenize(int argc, char **argv);
 int verb_template(int argc, char **argv);
 int verb_info(int argc, char **argv);
+int verb_fit(int argc, char **argv);
+int verb_quantize(int argc, char **argv);
 int verb_logits(int argc, char **argv);
 
 /* --- options that many verbs share ------------------------------------------------------------------------------------ */
 
 #define CLI_OPT_MODEL(S) \
-    {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", "model file (GGUF), or a name that `ffwd pull` knows"}
+    {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", \
+     "model file (GGUF), a name that `ffwd pull` knows, or one of the cache"}
 #define CLI_OPT_THREADS(S) \
     {"threads", 't', OPT_U32, offsetof(S, threads), 1, LIMIT_THREADS, "N", \
      "worker threads (default: the cores of one memory node; more than it has are spread over all nodes)"}
@@ -53,11 +59,14 @@ int verb_logits(int argc, char **argv);
 
 /* --- the model (load.c) ----------------------------------------------------------------------------------------------- */
 
-/* Opens the model that -m names: a file, or else a known name, which is fetched when it is not in the cache. NULL means
- * CLI_DEFAULT_MODEL. `want` is of enum api_want. Packed weights are kept in the cache unless `fresh` or FFWD_PACKED_CACHE
- * says otherwise. Shows progress on a terminal. */
+/* Opens the model that -m names: a file, else a known name, which is fetched when it is not in the cache, else a model of
+ * the cache (cached.h). NULL means CLI_DEFAULT_MODEL. Packed weights are kept in the cache unless `fresh` or
+ * FFWD_PACKED_CACHE says otherwise. `want` is of enum api_want. Shows progress on a terminal. */
 MUST_CHECK enum status cli_load(struct api_model *out, const char *model, uint32_t threads, unsigned want, bool fresh,
                                 struct err *e);
+
+/* The path of the file that it would open; a known model is fetched when it is not in the cache. */
+MUST_CHECK enum status cli_model_path(const char *model, char *path, size_t cap, struct err *e);
 
 /* Where its packed weights came from: "found" in the cache, "kept" there for the next start, or "packed" for this process
  * alone. */

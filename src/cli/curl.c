@@ -11,11 +11,10 @@ static const struct {
     const char *name;
     size_t at;
 } calls[] = {
-    CALL(global_init),      CALL(global_cleanup),      CALL(easy_init),     CALL(easy_setopt),
-    CALL(easy_getinfo),     CALL(easy_strerror),       CALL(easy_cleanup),  CALL(multi_init),
-    CALL(multi_setopt),     CALL(multi_add_handle),    CALL(multi_remove_handle),
-    CALL(multi_perform),    CALL(multi_info_read),     CALL(multi_poll),    CALL(multi_strerror),
-    CALL(multi_cleanup),    CALL(slist_append),        CALL(slist_free_all),
+    CALL(global_init), CALL(global_cleanup), CALL(easy_init), CALL(easy_setopt), CALL(easy_perform),
+    CALL(easy_getinfo), CALL(easy_strerror), CALL(easy_cleanup), CALL(multi_init), CALL(multi_setopt),
+    CALL(multi_add_handle), CALL(multi_remove_handle), CALL(multi_perform), CALL(multi_info_read), CALL(multi_poll),
+    CALL(multi_strerror), CALL(multi_cleanup), CALL(slist_append), CALL(slist_free_all),
 };
 #define CALLS (sizeof calls / sizeof *calls)
 _Static_assert(sizeof(struct curl_calls) == CALLS * sizeof(void *), "each call is looked up");

@@ -35,16 +35,14 @@ static const struct opt_verb verb = {
     "{prompt_tokens, max_tokens, constrained, relaxed, template_rows, fill, plan}.",
     "[-m FILE] FILE.json [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
-static const char *const fills[] = {"lossless", "off", "strict"};
-
 static int show_json(const struct request *rq, const struct plan *p, const char *relaxed)
 {
     json_t *list = json_loads(relaxed, 0, NULL);
-    return cli_print_json(json_pack("{s:i, s:i, s:b, s:o, s:i, s:s, s:o}", "prompt_tokens", (int)rq->prompt_n, "max_tokens",
-                                    (int)rq->max_tokens, "constrained", rq->grammar != NULL, "relaxed",
-                                    list ? list : json_array(), "template_rows",
-                                    rq->rows ? (int)template_rows_n(rq->rows) : 0, "fill", fills[rq->fill], "plan",
-                                    sources_plan(p)));
+    const int rows = rq->rows ? (int)template_rows_n(rq->rows) : 0;
+    return cli_print_json(json_pack("{s:i, s:i, s:b, s:o, s:i, s:s, s:o}", "prompt_tokens", (int)rq->prompt_n,
+                                    "max_tokens", (int)rq->max_tokens, "constrained", rq->grammar != NULL, "relaxed",
+                                    list ? list : json_array(), "template_rows", rows, "fill",
+                                    server_fill_name(rq->fill), "plan", sources_plan(p)));
 }
 
 static void show_feature(const char *name, const struct plan_feature *f)
@@ -64,7 +62,7 @@ static int show(const struct request *rq, const struct plan *p, const char *rela
         printf("not enforced      %s\n", relaxed);
     if (rq->rows)
         printf("template rows     %zu\n", template_rows_n(rq->rows));
-    printf("fill              %s\n\nprefix cache\n", fills[rq->fill]);
+    printf("fill              %s\n\nprefix cache\n", server_fill_name(rq->fill));
     show_feature("match", &p->match);
     show_feature("publish", &p->publish);
     puts("sources");

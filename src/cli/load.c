@@ -9,19 +9,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/pull.h"
+#include "cli/cached.h"
+#include "cli/package.h"
 
-/* A path wins over a known name, so that a file called like a model can be used. */
-static enum status resolve(const char *model, char *path, size_t cap, struct err *e)
+/* A path wins over a known name and over one of the cache, so that a file called like a model can be used. */
+enum status cli_model_path(const char *model, char *path, size_t cap, struct err *e)
 {
     const char *name = model ? model : CLI_DEFAULT_MODEL;
     struct stat sb;
     bool exists = model && stat(name, &sb) == 0;
-    if (!exists && pull_lookup(name))
-        return pull_model(name, false, path, cap, e);
+    if (!exists && package_find(name))
+        return package_fetch(name, false, path, cap, e);
+    enum status cached = exists ? ST_IO : cached_find(name, path, cap, e);
+    if (cached == ST_OK || cached == ST_ARGUMENT) /* there, or it has to be said which of several */
+        return cached;
     if (strlen(name) >= cap)
         return err_set(e, ST_ARGUMENT, "-m", "-m: the path has more than %zu bytes", cap - 1);
-    if (!exists && errno == ENOENT && !strchr(name, '/') && !strchr(name, '.'))
+    if (!exists && !strchr(name, '/') && !strchr(name, '.'))
         return err_set(e, ST_IO, name, "%s: there is no such file, nor a model of that name that can be fetched", name);
     memcpy(path, name, strlen(name) + 1);
     return ST_OK;
@@ -79,7 +83,7 @@ enum status cli_load(struct api_model *out, const char *model, uint32_t threads,
     char path[PATH_MAX], packed[PATH_MAX];
     struct packed_store store = {0};
     *out = (struct api_model){0};
-    TRY(resolve(model, path, sizeof path, e));
+    TRY(cli_model_path(model, path, sizeof path, e));
     if ((want & API_MODEL) && !fresh)
         TRY(packed_store(&store, packed, e));
     const char *slash = strrchr(path, '/');

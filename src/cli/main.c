@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/pull.h"
 #include "ffwd.h"
 
 struct verb {
@@ -17,12 +16,16 @@ static const struct verb verbs[] = {
     {"chat", verb_chat, "talk with a model in the terminal"},
     {"serve", verb_serve, "serve the OpenAI API over HTTP"},
     {"explain", verb_explain, "say how a request would be served, and why"},
-    {"pull", verb_pull, "fetch a known model into the cache"},
+    {"pull", verb_pull, "fetch a model into the cache"},
+    {"ls", verb_ls, "list the models in the cache"},
+    {"rm", verb_rm, "remove models from the cache"},
     {"bench", verb_bench, "measure prompt and decode speed, or a server under load"},
     {"perplexity", verb_perplexity, "score a text"},
     {"tokenize", verb_tokenize, "turn text into token ids"},
     {"template", verb_template, "render a conversation with the model's chat template"},
     {"info", verb_info, "describe this machine and a model"},
+    {"quantize", verb_quantize, "write a model with smaller weights"},
+    {"fit", verb_fit, "say whether a model fits this machine, and how fast it should run"},
     {"logits", verb_logits, "hash a model's logits, to compare runs bit by bit"},
 };
 #define VERBS (sizeof verbs / sizeof *verbs)

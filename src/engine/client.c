@@ -18,6 +18,11 @@ uint32_t engine_context(const struct engine *en)
     return en->cfg.context;
 }
 
+uint32_t engine_rows(const struct engine *en)
+{
+    return en->cfg.rows;
+}
+
 size_t engine_kv_bytes(const struct engine *en)
 {
     return kv_pool_bytes(en->kv);

@@ -109,6 +109,7 @@ static void *engine_main(void *arg)
 {
     struct engine *en = arg;
     pool_set_fp_mode();
+    pthread_setname_np(pthread_self(), "ffwd-engine");
     home_thread(home_here());
     while (!atomic_load(&en->stopping))
         if (!turn(en))

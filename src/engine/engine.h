@@ -86,6 +86,7 @@ MUST_CHECK enum status engine_new(struct engine **out, const struct engine_confi
 void engine_stop(struct engine *en);
 void engine_free(struct engine *en); /* engine_stop(), then everything is released; NULL is fine */
 uint32_t engine_context(const struct engine *en);
+uint32_t engine_rows(const struct engine *en);
 size_t engine_kv_bytes(const struct engine *en);
 
 #define REQUEST_NAME 48u /* bytes of a request's name, the NUL counted */

@@ -83,6 +83,11 @@ void kern_unpack_row(const struct kern_mat *m, uint32_t r, float *out);
 /* Row-major file data of any type to f32[n]; n a multiple of the type's block. For norms, biases and tests. */
 void kern_to_f32(enum kern_type type, const void *src, size_t n, float *out);
 
+/* The other way, for files that are made: finite values within ±65504 to Q8_0, Q4_0 (as ggml's reference does), Q4_K or
+ * Q6_K (a search for the least squared error). See encode.c. */
+bool kern_can_encode(enum kern_type type);
+void kern_from_f32(enum kern_type type, const float *x, size_t n, void *out);
+
 float kern_f16_to_f32(uint16_t h);
 uint16_t kern_f32_to_f16(float f); /* nearest even; overflow gives infinity */
 

@@ -239,6 +239,10 @@ static enum status matrix(struct loader *l, const char *name, uint64_t cols, uin
     TRY(need(l, name, cols, rows, &t));
     if (t->dims < 2)
         return err_set(l->e, ST_MODEL, name, "%s: tensor %s is a vector, expected a matrix", weights_shown(l->w), name);
+    if (l->o->outline) {
+        *out = (struct kern_mat){t->type, (uint32_t)rows, (uint32_t)cols, kern_panel_stride(t->type, (uint32_t)cols), NULL};
+        return ST_OK;
+    }
     packed_matrix(l->m->packed, t, l->o->pool, out);
     l->done += t->bytes;
     if (l->o->progress)
@@ -299,6 +303,8 @@ static enum status reserve_panels(struct loader *l)
                            weights_shown(l->w), t->name);
         l->total += t->bytes;
     }
+    if (l->o->outline)
+        return ST_OK;
     return packed_new(&l->m->packed, l->w, l->o->store, l->o->pool, l->e);
 }
 
@@ -351,12 +357,12 @@ static size_t mat_bytes(const struct kern_mat *a)
     return a->stride * kern_panels(a->rows);
 }
 
-static void count_work(struct model *m)
+static void count_work(struct model *m, bool tied)
 {
     struct model_info *in = &m->info;
     in->head_macs = (size_t)m->head.rows * m->head.cols;
     in->token_bytes = mat_bytes(&m->head);
-    in->weight_bytes = mat_bytes(&m->embed) + (m->head.panels == m->embed.panels ? 0 : mat_bytes(&m->head));
+    in->weight_bytes = mat_bytes(&m->embed) + (tied ? 0 : mat_bytes(&m->head));
     for (uint32_t i = 0; i < in->layers; i++) {
         const struct layer *ly = &m->layers[i];
         const struct kern_mat *all[] = {&ly->q, &ly->k, &ly->v, &ly->o, &ly->gate, &ly->up, &ly->down};
@@ -393,7 +399,7 @@ static enum status describe(struct loader *l)
     in->types = b.failed || !b.data ? NULL : arena_copy(&l->m->arena, b.data, b.len);
     in->name = arena_copy(&l->m->arena, plain, strlen(plain));
     buf_release(&b);
-    count_work(l->m);
+    count_work(l->m, !weights_find(l->w, "output.weight"));
     return in->types && in->name ? ST_OK : err_set(l->e, ST_NO_MEMORY, "", "no memory to describe the model");
 }
 
@@ -412,8 +418,10 @@ enum status model_new(struct model **out, struct weights *w, const struct model_
     m->ops = o->ops;
     if ((st = load_config(&l, &rotated)) == ST_OK && (st = load_vocab(&l)) == ST_OK && (st = reserve_panels(&l)) == ST_OK
         && (st = load_tensors(&l, rotated)) == ST_OK) {
-        packed_keep(m->packed, o->pool);
-        m->info.panels = packed_origin(m->packed);
+        if (!o->outline) {
+            packed_keep(m->packed, o->pool);
+            m->info.panels = packed_origin(m->packed);
+        }
         st = describe(&l);
     }
 done:

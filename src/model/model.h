@@ -42,6 +42,7 @@ struct model_info {
 struct model_options {
     struct pool *pool;        /* packs the weights; not kept */
     const struct kern_ops *ops;
+    bool outline;             /* packs none and asks for no memory for them: for model_info() and model_run_bytes() alone */
     const struct packed_store *store; /* where packed weights are kept; NULL = nowhere. Not kept itself */
     /* Called now and then while loading, from the calling thread; may be NULL. */
     void (*progress)(void *ctx, size_t done, size_t total);
@@ -68,6 +69,9 @@ struct model_span {
 MUST_CHECK enum status model_run_new(struct model_run **out, const struct model *m, struct pool *pool, uint32_t tokens,
                                      uint32_t context, struct err *e);
 void model_run_free(struct model_run *r);
+
+/* What such a run reserves. */
+size_t model_run_bytes(const struct model *m, struct pool *pool, uint32_t tokens, uint32_t context);
 
 /* Feeds all spans: at most `tokens` ids in all, every id < vocab. Afterwards the run holds one hidden state per fed id, in
  * span order. Cannot fail: non-finite values stay within their row and show in its logits. */

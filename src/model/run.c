@@ -65,6 +65,14 @@ void model_run_lay_out(struct model_run *r)
     carve_all(r, &(struct carver){.base = r->region}, r->tokens);
 }
 
+size_t model_run_bytes(const struct model *m, struct pool *pool, uint32_t tokens, uint32_t context)
+{
+    struct model_run r = {.m = m, .pool = pool, .cap = tokens, .context = context};
+    struct carver c = {0};
+    carve_all(&r, &c, tokens);
+    return c.used;
+}
+
 enum status model_run_new(struct model_run **out, const struct model *m, struct pool *pool, uint32_t tokens,
                           uint32_t context, struct err *e)
 {
@@ -76,10 +84,8 @@ enum status model_run_new(struct model_run **out, const struct model *m, struct 
     if (!r)
         return err_set(e, ST_NO_MEMORY, "", "no memory for a step");
     *r = (struct model_run){.m = m, .pool = pool, .cap = tokens, .context = context};
-    struct carver c = {0};
-    carve_all(r, &c, tokens);
-    r->region_bytes = c.used;
-    r->region = mem_map(c.used);
+    r->region_bytes = model_run_bytes(m, pool, tokens, context);
+    r->region = mem_map(r->region_bytes);
     if (!r->region) {
         free(r);
         return err_set(e, ST_NO_MEMORY, "", "no address space for steps of %u tokens", tokens);

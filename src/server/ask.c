@@ -39,6 +39,12 @@ const struct request *server_asked_request(const struct server_asked *a)
     return &a->rq;
 }
 
+const char *server_fill_name(enum fill_mode m)
+{
+    static const char *const names[] = {[FILL_LOSSLESS] = "lossless", [FILL_OFF] = "off", [FILL_STRICT] = "strict"};
+    return names[m];
+}
+
 const char *server_asked_relaxed(const struct server_asked *a)
 {
     return a->job.relaxed ? a->job.relaxed : "[]";

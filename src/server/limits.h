@@ -14,6 +14,7 @@
 #define LIMIT_PARTS 32u                    /* choices of one request: prompts times n */
 #define LIMIT_REPLY (64u << 20)            /* bytes of one reply that is not streamed */
 #define LIMIT_TOP_LOGPROBS 20u             /* alternatives a token can be reported with */
+#define LIMIT_TOKENIZE (4u << 20)          /* bytes of a text that is only to be tokenized */
 #define LIMIT_RELAXED (256u << 10)         /* bytes of the list of what is not enforced of tools' schemas */
 #define LIMIT_REPLAY_RECORDS 1024u         /* finished replies whose ids are kept for later turns */
 #define LIMIT_REPLAY_IDS (8u << 20)        /* ids of all of them; each takes five bytes */
@@ -30,5 +31,13 @@
 #define LIMIT_REQUEST_ID 128u              /* bytes of an id that a client gives its request */
 #define LIMIT_LOG_PATH 256u                /* bytes of a request's path that are logged, */
 #define LIMIT_LOG_CONTENT (1u << 20)       /* and of its body and of its reply, where they are */
+#define LIMIT_RESPONSES 1024u              /* finished responses that are kept */
+#define LIMIT_RESPONSES_BYTES (64u << 20)  /* bytes of all of them, with what they continue */
+#define LIMIT_RESPONSE_ID 40u              /* bytes of a response's or an item's id, the NUL counted */
+#define LIMIT_RESPONSE_TURNS 1024u         /* responses that one conversation strings together */
+#define LIMIT_RESPONSE_REFERENCES 1024u    /* items of earlier responses that one request refers to by their ids */
+#define LIMIT_METADATA 16u                 /* pairs of one request's metadata, */
+#define LIMIT_METADATA_KEY 64u             /* characters of one's name, */
+#define LIMIT_METADATA_VALUE 512u          /* and of its value */
 
 #endif

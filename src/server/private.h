@@ -10,6 +10,7 @@
 #include "server/limits.h"
 #include "server/replay_store.h"
 #include "server/request_log.h"
+#include "server/response_store.h"
 #include "server/server.h"
 
 struct server {
@@ -20,6 +21,7 @@ struct server {
     const struct tok *tok;
     const struct chat *chat; /* NULL = none */
     struct server_replay *replay; /* owned; NULL = none */
+    struct server_responses *responses; /* owned; NULL = none */
     struct grammar_cache *grammars; /* owned */
     pthread_t warmer;       /* compiles a first grammar; */
     bool warms;             /* it was started */
@@ -27,6 +29,7 @@ struct server {
     const struct format *format; /* in which the model writes calls, whatever its template says; NULL = as that says */
     enum fill_mode fill;     /* of requests that name none */
     char *model;             /* owned */
+    const struct server_facts *facts; /* NULL = nothing is known */
     const char *version, *isa;
     bool strict_model, cache_per_key, no_web, tls;
     uint32_t deadline_s;     /* 0 = none */

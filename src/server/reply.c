@@ -50,10 +50,13 @@ void server_job_release(struct reply_job *job)
     template_rows_free(job->rows);
     format_tools_free(job->tools);
     free(job->relaxed);
+    if (job->own)
+        job->own_free(job->own);
     job->grammar = NULL;
     job->rows = NULL;
     job->tools = NULL;
     job->relaxed = NULL;
+    job->own = NULL;
 }
 
 static void release(struct http_call *call)
@@ -126,6 +129,7 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     job->rows = NULL;
     job->tools = NULL;
     job->relaxed = NULL;
+    job->own = NULL;
     r->created = clock_unix();
     keep(&r->job.salt, r->salt, sizeof r->salt);
     keep(&r->job.owner, r->owner, sizeof r->owner);
@@ -176,6 +180,7 @@ enum status server_job_request(const struct reply_job *job, uint32_t part, struc
         .logprobs = job->logprobs,
         .prompt_logprobs = job->echo && job->logprobs,
         .prompt_only = job->nothing,
+        .no_prefix_cache = job->no_prefix_cache,
         .priority = job->priority,
         .deadline_ms = job->deadline_ms,
         .salt = job->salt.s,
@@ -212,7 +217,7 @@ static enum status make_assembly(struct reply *r, struct reply_part *p, struct e
     const struct chat_assembly_config cfg = {
         .tok = r->srv->tok,
         .recognise = r->job.recognise,
-        .take_back = !r->job.stream,
+        .take_back = !r->job.stream || r->ops->whole_calls,
         .one_call = r->job.one_call,
         .most = LIMIT_REPLY,
     };
@@ -475,7 +480,7 @@ void server_reply_run(struct http_call *call, struct reply_job *job, const struc
             ops->end(r, &call->out);
             call->ended = true;
         }
-        http_stream(call, fill);
+        http_stream(call, fill, ops->stream_type ? ops->stream_type : "text/event-stream");
     } else {
         send_whole(r);
     }

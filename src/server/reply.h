@@ -50,6 +50,8 @@ struct reply_job {
     bool nothing; /* max_tokens was 0: no token is generated. Needs echo */
     bool plan;    /* usage tells how the request was served */
     bool trace;   /* the reply tells where each of its ids came from */
+    bool tells_ids;       /* the reply tells its ids */
+    bool no_prefix_cache; /* as in struct request */
     enum fill_mode fill;
     uint32_t sources_off;          /* as in struct request */
     struct grammar *grammar;       /* a reference; NULL = none. So are the next two */
@@ -67,6 +69,8 @@ struct reply_job {
     struct server_name cache_key, session; /* names that the reply is kept under; may be empty */
     struct server_name lookups[LIMIT_REPLAY_LOOKUPS]; /* names of earlier replies */
     uint32_t lookups_n;
+    void *own;                   /* what the dialect keeps for its reply; own_free() frees it; NULL = nothing */
+    void (*own_free)(void *own);
 };
 
 void server_job_init(struct reply_job *job);
@@ -77,6 +81,25 @@ MUST_CHECK enum status server_job_sets(const struct server *s, struct reply_job 
 
 /* What the engine gets for a part (prompt * n + choice) of the job, which *rq points into. */
 MUST_CHECK enum status server_job_request(const struct reply_job *job, uint32_t part, struct request *rq, struct err *e);
+
+/* ---- fields that nobody knows (ignored.c) ---- */
+
+/* One line of the log names the members of `object` that are not `known`, a list that ends with NULL. `where`: the
+ * address, or the object's name. */
+void server_log_ignored(const char *where, const json_t *object, const char *const *known);
+
+/* The same with two lists. */
+void server_log_ignored_beside(const char *where, const json_t *object, const char *const *known,
+                               const char *const *more);
+
+/* ---- prompts (prompt.c) ---- */
+
+/* Appends what begins the reply, text[n], to an encoded prompt; errors name `field`. */
+MUST_CHECK enum status server_prompt_append(const struct server *s, const char *text, size_t n, const char *field,
+                                            struct reply_prompt *p, struct err *e);
+
+/* A reply that may be longer than the context has room for may take all of that room. */
+void server_fit_context(const struct server *s, struct reply_job *job);
 
 /* ---- generated ids of earlier turns (recall.c) ---- */
 
@@ -139,6 +162,8 @@ struct reply_ops {
     const char *call_prefix;    /* of a tool call's id; NULL = the dialect has no tools */
     const char *prompt_field; /* the name of the prompt in errors */
     const char *quiet;        /* what a stream says when there is nothing to say for long; NULL = nothing */
+    const char *stream_type;  /* Content-Type of streams; NULL = server-sent events */
+    bool whole_calls;         /* streams tell of a call when it is complete: one that breaks is text there, too */
     /* An event of a streamed part. EVENT_END comes here too when it brings text. With an assembly the text has come as
      * pieces, before. */
     void (*chunk)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out);

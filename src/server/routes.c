@@ -1,8 +1,13 @@
 /* routes: every address of the server, and the handlers that belong to no dialect. */
 #include "server/dialect/anthropic.h"
+#include "server/dialect/native.h"
+#include "server/dialect/ollama.h"
 #include "server/dialect/openai.h"
+#include "server/dialect/responses.h"
 #include "server/http/json_out.h"
 #include "server/private.h"
+
+#include <string.h>
 
 static void health(struct http_call *call)
 {
@@ -27,16 +32,39 @@ const struct http_route server_routes[] = {
     {"GET", "/v1/models/", openai_model, 0},
     {"POST", "/v1/chat/completions", openai_chat, 0},
     {"POST", "/v1/completions", openai_completions, 0},
+    {"POST", "/v1/responses", responses_create, 0},
+    {"POST", "/v1/responses/input_tokens", responses_input_tokens, 0},
+    {"GET", "/v1/responses/", responses_get, 0},
+    {"DELETE", "/v1/responses/", responses_delete, 0},
     {"POST", "/v1/messages", anthropic_messages, 0},
     {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, 0},
+    {"POST", "/completion", native_completion, 0},
+    {"POST", "/completions", native_completion, 0},
+    {"GET", "/props", native_props, 0},
+    {"GET", "/slots", native_slots, 0},
+    {"POST", "/tokenize", native_tokenize, 0},
+    {"POST", "/detokenize", native_detokenize, 0},
+    {"POST", "/apply-template", native_apply_template, 0},
+    {"POST", "/v1/chat/completions/input_tokens", native_count, 0},
+    {"POST", "/v1/ffwd/count", native_count, 0},
+    {"POST", "/v1/ffwd/explain", native_explain, 0},
+    {"POST", "/api/chat", ollama_chat, 0},
+    {"POST", "/api/generate", ollama_generate, 0},
+    {"GET", "/api/tags", ollama_tags, 0},
+    {"GET", "/api/ps", ollama_ps, 0},
+    {"POST", "/api/show", ollama_show, 0},
+    {"GET", "/api/version", ollama_version, 0},
     {NULL, NULL, NULL, 0},
 };
 
-/* Before there is a handler, the header that Anthropic's clients send tells them from all others. */
+/* Before there is a handler, the header that Anthropic's clients send tells them from all others, and Ollama's addresses
+ * theirs. */
 void server_refuse(struct http_call *call, int status, const struct err *e)
 {
     if (http_header(call, "anthropic-version"))
         anthropic_refuse(call, status, e);
+    else if (strncmp(call->path, "/api/", 5) == 0)
+        ollama_refuse(call, status, e);
     else
         openai_refuse(call, status, status == 401 ? "invalid_api_key" : status == 429 ? "rate_limit_exceeded" : NULL, e);
 }

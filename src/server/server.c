@@ -99,6 +99,7 @@ static void free_server(struct server *s)
     grammar_cache_free(s->grammars);
     chat_tools_cache_free(s->tools);
     server_replay_free(s->replay);
+    server_responses_free(s->responses);
     server_sets_release(s);
     server_gate_release(&s->gate);
     server_request_log_free(s->log);
@@ -131,6 +132,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->no_web = cfg->no_web;
     s->tls = cfg->tls_cert != NULL;
     s->cache_per_key = cfg->cache_per_key;
+    s->facts = cfg->facts;
     s->deadline_s = cfg->deadline_s;
     s->quiet_s = cfg->quiet_s;
     s->fill = cfg->fill;
@@ -145,6 +147,8 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
         st = make_tools(s, cfg, e);
     if (st == ST_OK && !cfg->no_replay && !cfg->silent)
         st = server_replay_new(&s->replay, e);
+    if (st == ST_OK && !cfg->silent)
+        st = server_responses_new(&s->responses, e);
     if (st == ST_OK && !cfg->silent)
         st = server_gate_init(&s->gate, cfg, e);
     if (st == ST_OK && !cfg->silent && cfg->request_log)

@@ -21,7 +21,20 @@
 
 struct server;
 
-/* Lists, names of files, engine, tok and chat outlive the server; other strings are copied. */
+/* What clients may be told of the model's file. */
+struct server_facts {
+    const char *architecture;  /* as the file names it: "llama" */
+    const char *weights;       /* the type that most of them have: "Q4_1" */
+    const char *chat_template; /* [chat_template_n] its source, or NULL */
+    size_t chat_template_n;
+    const char *path;
+    uint64_t parameters, bytes;
+    int64_t modified; /* unix time */
+    uint32_t layers, width, ffn, heads, kv_heads, vocab;
+    uint32_t context; /* positions it was trained for */
+};
+
+/* Lists, names of files, engine, tok, chat and facts outlive the server; other strings are copied. */
 struct server_config {
     bool silent;            /* it does not listen: server_ask() is all it is for, and `engine` may be NULL */
     const char *host;       /* address or name to listen on; NULL = 127.0.0.1 */
@@ -42,6 +55,7 @@ struct server_config {
     const struct tok *tok;
     const struct chat *chat; /* NULL = chat requests are refused as unsupported */
     const char *model;      /* the name shown to clients */
+    const struct server_facts *facts; /* NULL = nothing is known */
     bool strict_model;      /* a request that names another model is a 404 */
     bool no_web;            /* there is no page at / */
     bool cache_per_key;     /* requests with different Authorization headers never share a prefix */
@@ -75,6 +89,7 @@ struct server_asked;
 MUST_CHECK enum status server_ask(const struct server *s, const char *body, size_t n, struct server_asked **out,
                                   struct err *e);
 const struct request *server_asked_request(const struct server_asked *a); /* lives as long as a */
+const char *server_fill_name(enum fill_mode m);            /* "lossless", "off", "strict" */
 const char *server_asked_relaxed(const struct server_asked *a); /* JSON array: keywords that are not enforced */
 void server_asked_free(struct server_asked *a);                 /* NULL is fine */
 

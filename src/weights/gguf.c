@@ -40,6 +40,14 @@ static const struct {
     [42] = {"Q2_0", -1},
 };
 
+uint32_t gguf_type_number(enum kern_type type)
+{
+    for (uint32_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++)
+        if (tensor_types[i].kern == (int)type)
+            return i;
+    BUG("weight type %d has no number in files", (int)type);
+}
+
 enum status gguf_bad(const struct gguf_file *f, enum status code, struct err *e, const char *fmt, ...)
 {
     char text[ERR_TEXT];

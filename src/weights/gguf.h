@@ -145,6 +145,9 @@ MUST_CHECK enum status gguf_parse(struct gguf_file *f, struct err *e);
 enum status gguf_bad(const struct gguf_file *f, enum status code, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The number that files give a tensor type. */
+uint32_t gguf_type_number(enum kern_type type);
+
 /* Sorts n names; the id of one that occurs twice, or n. */
 size_t gguf_sort_names(struct gguf_name *names, size_t n);
 const struct gguf_name *gguf_find_name(const struct gguf_name *names, size_t n, const char *s);

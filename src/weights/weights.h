@@ -140,4 +140,20 @@ void packed_matrix(struct packed *p, const struct tensor *t, struct pool *pool, 
 void packed_keep(struct packed *p, struct pool *pool);
 enum packed_origin packed_origin(const struct packed *p);
 
+/* --- writing --------------------------------------------------------------------------------------------------------- */
+
+/* The tensors of a file that is made of `w`, in its order. */
+struct weights_place {
+    enum kern_type type; /* chosen by the caller; the row length is a multiple of its block */
+    uint64_t at;         /* where its data begins in the file */
+    size_t bytes;
+};
+
+/* The beginning of one GGUF file with the metadata of `w` and its tensors in other types: everything up to the data of the
+ * first tensor goes to `out`, which the caller releases, also on failure. Fills `at` and `bytes` of every place, and *end,
+ * the length of the whole file. What `w` says of its own types and parts is replaced or left out: general.file_type
+ * becomes `file_type` (ggml's number of the mixture), split.* are dropped. ST_NO_MEMORY. */
+MUST_CHECK enum status weights_write_head(const struct weights *w, struct weights_place *places, uint32_t file_type,
+                                          struct buf *out, uint64_t *end, struct err *e);
+
 #endif

@@ -295,7 +295,12 @@ def test_the_chart_is_drawn():
     except ImportError:
         return False
     path = os.path.join(TEMP.name, "results.png")
-    report.draw(path, {"smollm2": measured(prefill_512=([2000], [1000]), first_token=([0.5], [1]))})
+    file = os.path.join(TEMP.name, "drawn.md")
+    report.write(file, {"smollm2": measured(prefill_512=([2000], [1000]), first_token=([0.5], [1]))}, "why", 0)
+    report.write(file, {"1b-q8_0": measured(prefill_512=([300], [200]))}, "why", 0)
+    text = kit.read_text(file)
+    assert report.ratios_in(text) == {"smollm2": {"prefill-512": 2, "first-token": 2}, "1b-q8_0": {"prefill-512": 1.5}}
+    report.draw(path, text)
     with open(path, "rb") as f:
         assert f.read(8) == b"\x89PNG\r\n\x1a\n"
     return True

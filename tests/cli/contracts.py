@@ -13,7 +13,8 @@ import urllib.request
 
 from kit import FFWD, GEMMA, SMOLLM2, any_model, ffwd, need, temp, tiny
 
-VERBS = ["run", "chat", "serve", "pull", "bench", "perplexity", "tokenize", "template", "info", "logits"]
+VERBS = ["run", "chat", "serve", "pull", "ls", "rm", "bench", "perplexity", "tokenize", "template", "info", "fit",
+         "quantize", "logits"]
 HI = json.dumps([{"role": "user", "content": "Hi <|im_end|> there"}]).encode()
 
 
@@ -22,7 +23,8 @@ def with_model(path):
     chat, text = temp("hi.json", HI), temp("text.txt", b"Some words to score.")
     return [["run", "-m", path, "-p", "Hi"], ["chat", "-m", path], ["serve", "-m", path, "--port", "0"],
             ["bench", "-m", path], ["perplexity", "-m", path, "-f", text], ["tokenize", "-m", path, "-p", "Hi"],
-            ["template", "-m", path, "--chat", chat], ["info", "-m", path], ["logits", "-m", path, "--ids", "1"]]
+            ["template", "-m", path, "--chat", chat], ["info", "-m", path], ["fit", "-m", path],
+            ["quantize", "-m", path, "-o", temp("other.gguf"), "--type", "Q8_0"], ["logits", "-m", path, "--ids", "1"]]
 
 
 # ----------------------------------------------------------------------------------------------------------- usage
@@ -48,7 +50,8 @@ def test_wrong_usage_is_status_2():
     ffwd("help", "frobnicate").fails(2, "frobnicate")
     for verb in VERBS:
         ffwd(verb, "--frobnicate").fails(2, "--frobnicate", f"ffwd help {verb}")
-        ffwd(verb, "word").fails(2, "word", f"ffwd help {verb}")
+        if verb not in ("pull", "rm"):  # they take names
+            ffwd(verb, "word").fails(2, "word", f"ffwd help {verb}")
     ffwd("pull", "--quiet=1").fails(2, "--quiet")
     ffwd("pull", *["smollm2"] * 17).fails(2, "NAME", "16")
     ffwd("run", "-m").fails(2, "-m", "FILE")

@@ -81,6 +81,11 @@ def test_errors_in_the_shape_of_the_messages_api(keyed):
     assert status == 401 and anthropic_errors.check(body, headers) == "authentication_error"
 
 
+def test_errors_in_the_shape_of_ollama(keyed):
+    status, _, body = ask(keyed, path="/api/tags", method="GET")
+    assert status == 401 and set(body) == {"error"} and "missing" in body["error"]
+
+
 def test_requests_a_minute(keyed):
     assert [ask(keyed, "few")[0] for _ in range(3)] == [200, 200, 429]
     status, headers, body = ask(keyed, "few")

@@ -132,19 +132,30 @@ void text_free(char *text, size_t n)
     free(text);
 }
 
+/* The special token that s[n] begins with, of trusted text alone; otherwise its first byte. */
+static inline tok_id first_id(const char *s, size_t n, unsigned flags)
+{
+    for (tok_id id = 0; id < 8 && flags & TOK_TRUSTED; id++)
+        if (special_of(id) && strlen(special_of(id)) <= n && memcmp(s, special_of(id), strlen(special_of(id))) == 0)
+            return id;
+    return (unsigned char)*s;
+}
+
 static atomic_int encoder_nice; /* of the thread that encoded last */
 
 enum status tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags, tok_id **ids, size_t *count,
                        struct err *e)
 {
     (void)t;
-    (void)flags;
     (void)e;
     atomic_store(&encoder_nice, getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)));
     *ids = calloc(n + 1, sizeof **ids);
-    *count = n;
-    for (size_t i = 0; i < n; i++)
-        (*ids)[i] = (unsigned char)text[i];
+    *count = 0;
+    for (size_t i = 0, bytes = 0; i < n; i += bytes) {
+        tok_id id = first_id(text + i, n - i, flags);
+        (void)tok_bytes(t, id, &bytes);
+        (*ids)[(*count)++] = id;
+    }
     return ST_OK;
 }
 

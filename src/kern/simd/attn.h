@@ -15,7 +15,7 @@
 struct attn_job {
     const struct kern_attn *a;
     float (*e)[KERN_PARTIAL];                /* of each vector: scores, then exp(score - m) */
-    uint32_t n, tile;                        /* query vectors: queries × heads, head fastest; those of one tile */
+    uint32_t n, tiles, tile;                 /* query vectors: queries × heads, head fastest; in so many tiles of so many */
     uint64_t part;
     uint32_t lo[KERN_ATTN_VECTORS], hi[KERN_ATTN_VECTORS]; /* live keys of each vector */
     uint32_t from, to;                       /* keys any of them sees */
@@ -31,15 +31,20 @@ static const uint8_t *block_at(const struct kern_attn *a, uint64_t part, uint32_
     return a->kv.base + (size_t)a->kv.table[block] * a->kv.block_bytes + offset;
 }
 
-/* The block at m, of which `next` is read after it, or nothing when that is NULL. */
-static struct matrix block_matrix(const struct kern_attn *a, const uint8_t *m, const uint8_t *next, uint32_t rows,
+/* The block at m, while which `next` is fetched, or nothing when that is NULL. */
+static struct matrix block_matrix(const struct attn_job *j, const uint8_t *m, const uint8_t *next, uint32_t rows,
                                   uint32_t lanes)
 {
-    return (struct matrix){a->kv.format, m, lanes, rows, lanes, next ? next - m : 0};
+    enum kern_kv format = j->a->kv.format;
+    size_t bytes = (size_t)rows * lanes * kv_size(format);
+    return (struct matrix){format, m, lanes, rows, lanes, next ? next : m, next ? bytes / j->tiles : 0};
 }
 
-static uint32_t tile_at(const struct attn_job *j, uint32_t r)
+/* The vectors from r on that make a tile; their part of what is fetched follows on that of the tile before. */
+static uint32_t next_tile(const struct attn_job *j, uint32_t r, struct matrix *x)
 {
+    if (r)
+        x->fetch += x->fetch_bytes;
     return j->n - r < j->tile ? j->n - r : j->tile;
 }
 
@@ -51,10 +56,10 @@ static void job_scores(struct attn_job *j)
     for (uint32_t key = first; key < j->to; key += KERN_KV_TOKENS) {
         const uint8_t *next = key + KERN_KV_TOKENS < j->to ? block_at(a, j->part, key + KERN_KV_TOKENS, k)
                                                            : block_at(a, j->part, first, v);
-        struct matrix x = block_matrix(a, block_at(a, j->part, key, k), next, a->kv.head_dim, KERN_KV_TOKENS);
-        for (uint32_t r = 0, nr; r < j->n; r += nr, x.ahead = 0) {
+        struct matrix x = block_matrix(j, block_at(a, j->part, key, k), next, a->kv.head_dim, KERN_KV_TOKENS);
+        for (uint32_t r = 0, nr; r < j->n; r += nr) {
             struct vectors t = {.fresh = true};
-            nr = tile_at(j, r);
+            nr = next_tile(j, r, &x);
             for (uint32_t i = 0; i < nr; i++) {
                 t.s[i] = j->q[r + i];
                 t.acc[i] = j->e[r + i] + key;
@@ -106,7 +111,7 @@ static void add_values(const struct attn_job *j, const struct matrix *x, uint32_
         return;
     struct matrix part = *x;
     struct vectors t = {.fresh = false};
-    part.m += (size_t)(lo - b) * x->ld * (x->format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+    part.m += (size_t)(lo - b) * x->ld * kv_size(x->format);
     part.rows = hi - lo;
     for (uint32_t i = 0; i < nr; i++) {
         t.s[i] = j->e[r + i] + lo;
@@ -152,10 +157,10 @@ static void job_values(struct attn_job *j)
         const uint8_t *next = end < j->to                 ? block_at(a, j->part, end, v)
                               : j->part + 1 < a->part1 ? block_at(a, j->part + 1, 0, k)
                                                          : NULL;
-        struct matrix x = block_matrix(a, block_at(a, j->part, b, v), next, KERN_KV_TOKENS, a->kv.head_dim);
+        struct matrix x = block_matrix(j, block_at(a, j->part, b, v), next, KERN_KV_TOKENS, a->kv.head_dim);
         bool whole = b >= j->all_from && end <= j->all_to;
-        for (uint32_t r = 0, nr; r < j->n; r += nr, x.ahead = 0) {
-            nr = tile_at(j, r);
+        for (uint32_t r = 0, nr; r < j->n; r += nr) {
+            nr = next_tile(j, r, &x);
             if (whole)
                 add_values(j, &x, b, b, end, r, nr);
             else
@@ -204,8 +209,8 @@ static void simd_attn(const struct kern_attn *a, float *acc, void *scratch)
 {
     struct attn_job j = {.a = a, .e = scratch, .n = a->queries * a->heads};
     size_t part = j.n * (a->kv.head_dim + (size_t)KERN_ACC_EXTRA);
-    uint32_t tiles = (j.n + VEC_TILE - 1) / VEC_TILE;
-    j.tile = (j.n + tiles - 1) / tiles;
+    j.tiles = (j.n + VEC_TILE - 1) / VEC_TILE;
+    j.tile = (j.n + j.tiles - 1) / j.tiles;
     memset(acc, 0, (size_t)(a->part1 - a->part0) * part * sizeof *acc);
     for (j.part = a->part0; j.part < a->part1; j.part++, acc += part) {
         begin_partial(&j, acc);
@@ -228,11 +233,13 @@ static void simd_attn_fold(float *run, const float *part, uint32_t head_dim)
         memcpy(run, part, (head_dim + KERN_ACC_EXTRA) * sizeof *run);
         return;
     }
-    float top = m > m2 ? m : m2, a = kern_exp(m - top), b = kern_exp(m2 - top);
+    /* one of the two factors is exp(0), which is 1 */
+    vf one = vf_set1(1.0f), less = exp_lanes(vf_set1(m > m2 ? m2 - m : m - m2), 1);
+    vf a = m > m2 ? one : less, b = m > m2 ? less : one;
     for (uint32_t c = 0; c < head_dim; c += 16)
-        vf_store(run + c, vf_fma(vf_load(part + c), vf_set1(b), vf_mul(vf_load(run + c), vf_set1(a))));
-    run[head_dim] = top;
-    run[head_dim + 1] = fmaf(l2, b, l * a);
+        vf_store(run + c, vf_fma(vf_load(part + c), b, vf_mul(vf_load(run + c), a)));
+    run[head_dim] = m > m2 ? m : m2;
+    run[head_dim + 1] = vf_top(vf_fma(vf_set1(l2), b, vf_mul(vf_set1(l), a))); /* all lanes are the same */
 }
 
 static void simd_attn_finish(const float *run, uint32_t head_dim, float *out)

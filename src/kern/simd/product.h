@@ -24,7 +24,8 @@ struct matrix {
     const uint8_t *m;
     size_t ld;           /* elements from one row to the next */
     uint32_t rows, lanes; /* lanes: a multiple of 16 */
-    ptrdiff_t ahead;     /* what lies so many bytes after the element just read is fetched from memory for later */
+    const uint8_t *fetch; /* what is read later and fetched from memory meanwhile, bit by bit; never NULL */
+    size_t fetch_bytes;
 };
 
 /* What each vector is multiplied by, and added to. */
@@ -33,6 +34,11 @@ struct vectors {
     float *acc[VEC_TILE];
     bool fresh; /* acc counts as 0 */
 };
+
+VEC_INLINE size_t kv_size(enum kern_kv format)
+{
+    return format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float);
+}
 
 VEC_INLINE vr load_kv(enum kern_kv format, const uint8_t *p)
 {
@@ -43,7 +49,7 @@ VEC_INLINE vr load_kv(enum kern_kv format, const uint8_t *p)
 VEC_INLINE void product_row(enum kern_kv format, const uint8_t *m, const float *const *s, size_t row,
                             vr (*sum)[LANES_MOST], const int nr, const int w)
 {
-    const size_t reg = VEC_LANES * (format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+    const size_t reg = VEC_LANES * kv_size(format);
     vr kept[VEC_TILE];
     if (nr < w) {
         UNROLL for (int r = 0; r < nr; r++)
@@ -64,11 +70,12 @@ VEC_INLINE void product_row(enum kern_kv format, const uint8_t *m, const float *
     }
 }
 
-/* All rows, for w registers of lanes from lane c on. */
+/* All rows, for w registers of lanes from lane c on. With each row go `share` bytes from `fetch` on: no more lines than the
+ * row has itself, so that reads and products keep pace. */
 VEC_INLINE void product_lanes(enum kern_kv format, const struct matrix *x, const struct vectors *v, uint32_t c,
-                              const int nr, const int w)
+                              const uint8_t *fetch, size_t share, const int nr, const int w)
 {
-    const size_t esize = format == KERN_KV_F16 ? sizeof(uint16_t) : sizeof(float), step = x->ld * esize;
+    const size_t esize = kv_size(format), step = x->ld * esize;
     const uint8_t *m = x->m + c * esize;
     const float *s[VEC_TILE];
     vr sum[VEC_TILE][LANES_MOST];
@@ -77,11 +84,10 @@ VEC_INLINE void product_lanes(enum kern_kv format, const struct matrix *x, const
         UNROLL for (int j = 0; j < w; j++)
             sum[r][j] = v->fresh ? vr_zero() : vr_load(v->acc[r] + c + j * VEC_LANES);
     }
-    _Pragma("GCC unroll 2") for (size_t row = 0; row < x->rows; m += step, row++) {
+    _Pragma("GCC unroll 2") for (size_t row = 0; row < x->rows; row++, m += step, fetch += share) {
         product_row(format, m, s, row, sum, nr, w);
-        if (nr < VEC_TILE) /* where the products take longer than the memory it only costs */
-            UNROLL for (size_t b = 0; b < (size_t)w * VEC_LANES * esize; b += CACHE_LINE)
-                __builtin_prefetch(m + x->ahead + b);
+        UNROLL for (size_t b = 0; b < (size_t)w * VEC_LANES * esize; b += CACHE_LINE)
+            __builtin_prefetch(fetch + b);
     }
     UNROLL for (int r = 0; r < nr; r++)
         UNROLL for (int j = 0; j < w; j++)
@@ -91,11 +97,14 @@ VEC_INLINE void product_lanes(enum kern_kv format, const struct matrix *x, const
 VEC_INLINE void product_shape(enum kern_kv format, const struct matrix *x, const struct vectors *v, const int nr)
 {
     const int w = nr * LANES_MOST <= VEC_SUMS ? LANES_MOST : LANES_MOST / 2;
+    const uint32_t lanes = (uint32_t)w * VEC_LANES;
+    const uint8_t *fetch = x->fetch;
+    size_t share = x->fetch_bytes / ((x->lanes + lanes - 1) / lanes * x->rows);
     uint32_t c = 0;
-    for (; c + w * VEC_LANES <= x->lanes; c += w * VEC_LANES)
-        product_lanes(format, x, v, c, nr, w);
+    for (; c + lanes <= x->lanes; c += lanes, fetch += share * x->rows)
+        product_lanes(format, x, v, c, fetch, share, nr, w);
     if (w == LANES_MOST && c < x->lanes)
-        product_lanes(format, x, v, c, nr, w / 2);
+        product_lanes(format, x, v, c, fetch, share, nr, w / 2);
 }
 
 VEC_INLINE void product_format(enum kern_kv format, const struct matrix *x, const struct vectors *v, int nr)

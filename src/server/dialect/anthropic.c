@@ -11,27 +11,6 @@
 
 /* ---- the prompt ---- */
 
-/* The reply goes on from begun[n], which becomes the prompt's end. */
-static enum status append_begun(const struct server *srv, const struct buf *begun, struct reply_prompt *p, struct err *e)
-{
-    tok_id *more, *all;
-    size_t n;
-    TRY(tok_encode(srv->tok, begun->data, begun->len, TOK_INNER, &more, &n, e));
-    all = malloc((p->n + n) * sizeof *all);
-    if (!all) {
-        tok_ids_free(more, n);
-        return err_set(e, ST_NO_MEMORY, "messages", "no memory for a prompt of %zu tokens", p->n + n);
-    }
-    memcpy(all, p->ids, p->n * sizeof *all);
-    memcpy(all + p->n, more, n * sizeof *all);
-    tok_ids_free(more, n);
-    tok_ids_free(p->ids, p->n);
-    p->ids = all;
-    p->n += n;
-    p->from_tok = false;
-    return ST_OK;
-}
-
 /* Of a translation, errors name places that the client does not know: those are checked before, so what is left is about
  * the conversation as a whole. */
 static enum status render(const struct server *srv, const struct anthropic_request *rq, const struct buf *conversation,
@@ -92,14 +71,6 @@ static enum status constrain_calls(const struct server *srv, struct text_view bo
     return st;
 }
 
-/* A reply may take the rest of the context, as max_tokens is a ceiling that clients have to give. */
-static void fit_context(const struct server *srv, struct reply_job *job)
-{
-    const size_t context = engine_context(srv->engine), n = job->prompts[0].n;
-    if (n < context && job->max_tokens > context - n)
-        job->max_tokens = 0;
-}
-
 static enum status constrain(const struct server *srv, struct text_view body, const struct anthropic_request *rq,
                              const struct buf *conversation, const struct buf *begun, struct reply_job *job,
                              struct err *e)
@@ -115,7 +86,7 @@ static enum status constrain(const struct server *srv, struct text_view body, co
     if (rq->format.field)
         TRY(server_constrain(srv, &rq->format, job, e));
     if (begun->len)
-        TRY(append_begun(srv, begun, &job->prompts[0], e));
+        TRY(server_prompt_append(srv, begun->data, begun->len, "messages", &job->prompts[0], e));
     return ST_OK;
 }
 
@@ -133,7 +104,7 @@ static enum status prepare(const struct server *srv, struct text_view body, stru
         st = constrain(srv, body, &rq, &conversation, &begun, job, e);
     if (st == ST_OK) {
         anthropic_name_messages(job->root, job);
-        fit_context(srv, job);
+        server_fit_context(srv, job); /* max_tokens is a ceiling that clients have to give */
     }
     buf_release(&conversation);
     buf_release(&begun);
@@ -189,7 +160,7 @@ static enum status count(const struct server *srv, struct text_view body, struct
     if (st == ST_OK)
         st = render(srv, &rq, &conversation, job, e);
     if (st == ST_OK && begun.len)
-        st = append_begun(srv, &begun, p, e);
+        st = server_prompt_append(srv, begun.data, begun.len, "messages", p, e);
     *n = p->n;
     buf_release(&conversation);
     buf_release(&begun);

@@ -43,30 +43,12 @@ static enum status check_accepted(const json_t *root, struct err *e)
     return cache && !json_is_object(cache) ? http_wrong_type(cache, "cache_control", "an object", e) : ST_OK;
 }
 
-/* One line that names all of them, as far as they have room in it. */
-static void log_ignored(const json_t *root)
-{
-    static const char *const known[] = {
-        "model", "messages", "max_tokens", "system", "tools", "tool_choice", "stop_sequences", "stream", "temperature",
-        "top_p", "top_k", "metadata", "thinking", "service_tier", "cache_control", "output_config", "container",
-        "context_management", "inference_geo", "mcp_servers", "speed", "ffwd", "cache_salt", "deadline_ms", "priority",
-        "prompt_cache_key", "diagnostics",
-    };
-    char list[200] = "";
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)root, key, v) {
-        size_t i = 0, n = strlen(list);
-        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
-            i++;
-        if (i == sizeof known / sizeof *known)
-            snprintf(list + n, sizeof list - n, n ? ", %.40s" : "%.40s", key);
-    }
-    for (char *p = list; *p; p++) /* names are the client's: they may not look like lines of the log */
-        *p = (char)((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
-    if (list[0])
-        log_line(LOG_INFO, "server: /v1/messages knows no such fields, they were ignored: %s", list);
-}
+static const char *const known[] = { /* all others are ignored */
+    "model", "messages", "max_tokens", "system", "tools", "tool_choice", "stop_sequences", "stream", "temperature",
+    "top_p", "top_k", "metadata", "thinking", "service_tier", "cache_control", "output_config", "container",
+    "context_management", "inference_geo", "mcp_servers", "speed", "ffwd", "cache_salt", "deadline_ms", "priority",
+    "prompt_cache_key", "diagnostics", NULL,
+};
 
 /* ---- how tokens are chosen ---- */
 
@@ -178,7 +160,7 @@ enum status anthropic_parse_counted(const json_t *root, struct text_view body, s
     TRY(parse_thinking(root, out, e));
     TRY(parse_format(root, body, &out->format, e));
     TRY(anthropic_parse_tools(root, out, e));
-    log_ignored(root);
+    server_log_ignored("/v1/messages", root, known);
     return ST_OK;
 }
 

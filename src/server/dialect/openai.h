@@ -93,6 +93,10 @@ MUST_CHECK enum status openai_parse_chat(const json_t *root, struct reply_job *j
 /* Everything but the prompt and the constraint. */
 MUST_CHECK enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
 
+/* prompt: one or several, of text or ids. */
+MUST_CHECK enum status openai_parse_prompt(const struct server *srv, const json_t *root, struct reply_job *job,
+                                           struct err *e);
+
 /* From a body, which job->root was parsed from, to all that its replies need. */
 typedef enum status openai_preparer(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e);
 MUST_CHECK openai_preparer openai_prepare_chat, openai_prepare_completions;
@@ -110,6 +114,9 @@ void openai_usage(const struct reply *r, struct buf *out);
 
 /* "ffwd":{…}: what no API has names for; usage of other dialects has it too. */
 void openai_usage_ffwd(const struct reply *r, struct buf *out);
+
+/* "plan":{…}: which features serve a request, and of the others why not. */
+void openai_plan(const struct plan *p, struct buf *out);
 
 /* The end of a stream: usage in a chunk of its own where it was asked for, then the word that ends it. */
 void openai_end_stream(const struct reply *r, const char *object, struct buf *out);
@@ -136,5 +143,11 @@ uint32_t openai_chars(const char *s, size_t n);
 
 /* Whether an event stands for a token that logprobs are shown of: ids that only end the reply are not. */
 bool openai_has_logprob(const struct reply *r, const struct event *ev);
+
+/* "token":…,"logprob":…,"bytes":[…] of one id. The bytes are exact; the text may be half a character. */
+void openai_token(const struct reply *r, tok_id id, float logprob, struct buf *out);
+
+/* {"token", "logprob", "bytes", "top_logprobs"} of such an event. */
+void openai_logprob(const struct reply *r, const struct event *ev, struct buf *out);
 
 #endif

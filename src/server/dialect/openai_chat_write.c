@@ -13,8 +13,7 @@
 
 /* ---- logprobs ---- */
 
-/* "token":…,"logprob":…,"bytes":[…] of one id. The bytes are exact; the text may be half a character. */
-static void write_token(const struct reply *r, tok_id id, float logprob, struct buf *out)
+void openai_token(const struct reply *r, tok_id id, float logprob, struct buf *out)
 {
     size_t n;
     const char *s = tok_bytes(r->srv->tok, id, &n);
@@ -28,14 +27,14 @@ static void write_token(const struct reply *r, tok_id id, float logprob, struct 
     buf_adds(out, "]");
 }
 
-static void write_logprob(const struct reply *r, const struct event *ev, struct buf *out)
+void openai_logprob(const struct reply *r, const struct event *ev, struct buf *out)
 {
     buf_adds(out, "{");
-    write_token(r, ev->id, ev->logprob, out);
+    openai_token(r, ev->id, ev->logprob, out);
     buf_adds(out, ",\"top_logprobs\":[");
     for (uint32_t i = 0; i < ev->top_n; i++) {
         buf_adds(out, i ? ",{" : "{");
-        write_token(r, ev->top[i].id, ev->top[i].logprob, out);
+        openai_token(r, ev->top[i].id, ev->top[i].logprob, out);
         buf_adds(out, "}");
     }
     buf_adds(out, "]}");
@@ -75,7 +74,7 @@ static void close_chunk(const struct reply *r, struct reply_part *p, const struc
     buf_adds(out, "},\"logprobs\":");
     if (ev && openai_has_logprob(r, ev)) {
         buf_adds(out, "{\"content\":[");
-        write_logprob(r, ev, out);
+        openai_logprob(r, ev, out);
         buf_adds(out, "],\"refusal\":null}");
     } else {
         buf_adds(out, "null");
@@ -153,7 +152,7 @@ static void collect(struct reply *r, struct reply_part *p, const struct event *e
         return;
     if (list->len)
         buf_adds(list, ",");
-    write_logprob(r, ev, list);
+    openai_logprob(r, ev, list);
 }
 
 static void collect_piece(struct reply_part *p, const struct chat_piece *piece)

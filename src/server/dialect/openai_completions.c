@@ -85,7 +85,7 @@ static enum status add_ids(const struct server *srv, const json_t *v, struct rep
     return ST_OK;
 }
 
-static enum status parse_prompt(const struct server *srv, const json_t *root, struct reply_job *job, struct err *e)
+enum status openai_parse_prompt(const struct server *srv, const json_t *root, struct reply_job *job, struct err *e)
 {
     static const char want[] = "a string, an array of strings, an array of token ids or an array of such arrays";
     const json_t *v = http_get(root, "prompt");
@@ -138,7 +138,7 @@ enum status openai_prepare_completions(const struct server *srv, struct text_vie
     job->fill = srv->fill;
     TRY(openai_parse_completions(job->root, job, e));
     TRY(openai_parse_constraint(job->root, body, &c, e));
-    TRY(parse_prompt(srv, job->root, job, e));
+    TRY(openai_parse_prompt(srv, job->root, job, e));
     if (job->echo)
         TRY(echo_prompts(srv, job->root, job, e));
     return c.field ? server_constrain(srv, &c, job, e) : ST_OK;

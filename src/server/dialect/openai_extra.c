@@ -26,17 +26,18 @@ static enum status parse_name(const json_t *o, const char *key, const char *show
 
 static enum status parse_fill(const json_t *o, struct reply_job *job, struct err *e)
 {
-    static const char *const modes[] = {[FILL_LOSSLESS] = "lossless", [FILL_OFF] = "off", [FILL_STRICT] = "strict"};
     const json_t *v = http_get(o, "fill");
     if (!v)
         return ST_OK;
     if (!json_is_string(v))
         return http_wrong_type(v, "ffwd.fill", "a string", e);
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        if (json_string_length(v) == strlen(modes[i]) && strcmp(json_string_value(v), modes[i]) == 0) {
+    for (int i = FILL_LOSSLESS; i <= FILL_STRICT; i++) {
+        const char *name = server_fill_name((enum fill_mode)i);
+        if (json_string_length(v) == strlen(name) && strcmp(json_string_value(v), name) == 0) {
             job->fill = (enum fill_mode)i;
             return ST_OK;
         }
+    }
     return err_set(e, ST_ARGUMENT, "ffwd.fill", "ffwd.fill must be 'off', 'lossless' or 'strict', not '%.40s'",
                    json_string_value(v));
 }

@@ -60,6 +60,11 @@ static const struct openai_refused refused[] = {
     {NULL, NEUTRAL_NULL},
 };
 
+enum status openai_refuse_extensions(const json_t *root, struct err *e)
+{
+    return openai_refuse_fields(root, refused, e);
+}
+
 /* ---- limits ---- */
 
 static enum status parse_max_tokens(const json_t *root, struct reply_job *job, struct err *e)
@@ -88,7 +93,7 @@ static enum status parse_stop(const json_t *v, const char *field, struct reply_j
     return ST_OK;
 }
 
-static enum status parse_stops(const json_t *root, struct reply_job *job, struct err *e)
+enum status openai_parse_stops(const json_t *root, struct reply_job *job, struct err *e)
 {
     const json_t *v = http_get(root, "stop");
     if (!v || json_is_string(v))
@@ -124,10 +129,10 @@ static enum status parse_stream(const json_t *root, struct reply_job *job, struc
 enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e)
 {
     int64_t n = 1;
-    TRY(openai_refuse_fields(root, refused, e));
+    TRY(openai_refuse_extensions(root, e));
     TRY(parse_max_tokens(root, job, e));
     TRY(openai_parse_sampling(root, job, e));
-    TRY(parse_stops(root, job, e));
+    TRY(openai_parse_stops(root, job, e));
     TRY(parse_stream(root, job, e));
     TRY(openai_parse_extra(root, job, e));
     TRY(http_get_int(root, "n", 1, LIMIT_PARTS, &n, e));

@@ -17,7 +17,21 @@ struct openai_refused {
 /* ST_UNSUPPORTED naming the first field of the table that asks for something. */
 MUST_CHECK enum status openai_refuse_fields(const json_t *root, const struct openai_refused *list, struct err *e);
 
+/* The same for what other servers know beyond the API and this one does not. */
+MUST_CHECK enum status openai_refuse_extensions(const json_t *root, struct err *e);
+
+/* stop: a string or an array of strings. */
+MUST_CHECK enum status openai_parse_stops(const json_t *root, struct reply_job *job, struct err *e);
+
 /* How tokens are chosen (openai_sampling.c); after max_tokens. */
 MUST_CHECK enum status openai_parse_sampling(const json_t *root, struct reply_job *job, struct err *e);
+
+/* The names of those fields; ends with NULL. */
+extern const char *const openai_sampling_names[];
+
+/* The same with other values for what is absent or null (openai_defaults.c). `given` may be NULL, `usual` is taken over;
+ * it is NULL where there was no memory for it. */
+MUST_CHECK enum status openai_parse_sampling_over(const json_t *given, json_t *usual, struct reply_job *job,
+                                                  struct err *e);
 
 #endif

@@ -196,6 +196,14 @@ static enum status parse_order(const json_t *root, struct sample_params *s, stru
     return ST_OK;
 }
 
+const char *const openai_sampling_names[] = {
+    "temperature", "top_p", "top_k", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold",
+    "presence_penalty", "frequency_penalty", "repeat_penalty", "repetition_penalty", "repeat_last_n",
+    "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "mirostat",
+    "mirostat_tau", "mirostat_eta", "dynatemp_range", "dynatemp_exponent", "seed", "min_tokens", "min_new_tokens",
+    "logit_bias", "samplers", "repetition_context_size", "presence_context_size", "frequency_context_size", NULL,
+};
+
 enum status openai_parse_sampling(const json_t *root, struct reply_job *job, struct err *e)
 {
     struct sample_params *s = &job->sampling;

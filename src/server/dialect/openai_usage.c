@@ -89,9 +89,9 @@ static void add_feature(struct buf *out, const char *key, const struct plan_feat
     buf_adds(out, "}");
 }
 
-static void add_plan(struct buf *out, const struct plan *p)
+void openai_plan(const struct plan *p, struct buf *out)
 {
-    buf_adds(out, ",\"plan\":{\"prefix_cache\":{");
+    buf_adds(out, "\"plan\":{\"prefix_cache\":{");
     add_feature(out, "match", &p->match);
     buf_adds(out, ",");
     add_feature(out, "publish", &p->publish);
@@ -142,8 +142,10 @@ void openai_usage_ffwd(const struct reply *r, struct buf *out)
     buf_adds(out, ",\"grammar\":");
     http_json_fixed(out, s.grammar);
     buf_adds(out, "}");
-    if (r->job.plan)
-        add_plan(out, &first->plan);
+    if (r->job.plan) {
+        buf_adds(out, ",");
+        openai_plan(&first->plan, out);
+    }
     buf_adds(out, "}");
 }
 

@@ -28,9 +28,23 @@ static void refuse(struct http_call *call, int status, enum status code, const c
     (void)err_set(&call->refusal_err, code, "", "%s", text);
 }
 
+/* What a path can be asked for, in the words of the header Allow. */
+static const char *methods_of(const struct http_route *first, const char *path)
+{
+    bool get = false, post = false, del = false;
+    for (const struct http_route *r = first; r->path; r++)
+        if (path_matches(r, path)) {
+            get = get || strcmp(r->method, "GET") == 0;
+            post = post || strcmp(r->method, "POST") == 0;
+            del = del || strcmp(r->method, "DELETE") == 0;
+        }
+    return get && del ? "GET, HEAD, DELETE, OPTIONS" : get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+}
+
 void http_find_route(struct http_call *call, const char *method, const char *path)
 {
-    const struct http_route *r = call->http->cfg.routes;
+    const struct http_route *r = call->http->cfg.routes, *first;
+    call->path = path;
     call->path_rest = "";
     while (r->path && !path_matches(r, path))
         r++;
@@ -38,12 +52,14 @@ void http_find_route(struct http_call *call, const char *method, const char *pat
         refuse(call, MHD_HTTP_NOT_FOUND, ST_ARGUMENT, "there is nothing at this address");
         return;
     }
-    call->allow = strcmp(r->method, "GET") == 0 ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    call->allow = methods_of(r, path);
+    for (first = r; r->path && !(path_matches(r, path) && method_matches(r, method));)
+        r++;
     if (strcmp(method, "OPTIONS") == 0) {
         refuse(call, MHD_HTTP_NO_CONTENT, ST_OK, "");
-    } else if (!method_matches(r, method)) {
+    } else if (!r->path) {
         refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, ST_ARGUMENT, "this address does not take this method");
-        (void)err_set(&call->refusal_err, ST_ARGUMENT, "", "this address takes %s only", r->method);
+        (void)err_set(&call->refusal_err, ST_ARGUMENT, "", "this address takes %s only", first->method);
     } else {
         call->route = r;
         if (r->path[strlen(r->path) - 1] == '/')

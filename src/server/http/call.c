@@ -81,6 +81,15 @@ const char *http_header(const struct http_call *call, const char *name)
     return MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, name);
 }
 
+const char *http_query(const struct http_call *call, const char *name)
+{
+    const char *v = NULL;
+    size_t n;
+    if (MHD_lookup_connection_value_n(call->conn, MHD_GET_ARGUMENT_KIND, name, strlen(name), &v, &n) != MHD_YES)
+        return NULL;
+    return v ? v : "";
+}
+
 static void reply(struct http_call *call, int status, const struct buf *body, const char *type, int retry_after)
 {
     bool empty = !body || !body->len;
@@ -156,7 +165,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
     return (ssize_t)n;
 }
 
-void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end))
+void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end), const char *type)
 {
     call->fill = fill;
     struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 8192, read_stream, call, NULL);
@@ -164,5 +173,6 @@ void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bo
         add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
         add_header(r, "X-Accel-Buffering", "no"); /* nginx would collect the events otherwise */
     }
-    queue(call, MHD_HTTP_OK, r, "text/event-stream");
+    queue(call, MHD_HTTP_OK, r, type);
 }
+

@@ -89,6 +89,7 @@ struct http_call {
     struct http_keeper_slot *slot;
     void *app;                      /* http_config.app */
     const struct http_route *route; /* NULL: `refusal` says why */
+    const char *path;               /* of the request, without the query */
     const char *path_rest;          /* what follows a route path that ends in '/', else "" */
     struct buf body;                /* the handler may release it early */
     size_t body_held;               /* bytes counted against LIMIT_BODIES */
@@ -145,9 +146,13 @@ void http_add_header(struct http_call *call, const char *name, const char *value
 /* The client's address, or "unix". */
 void http_peer(const struct http_call *call, char *to, size_t cap);
 
-/* Queues a reply of server-sent events: first what is in call->out, then what `fill` appends to it whenever it is empty,
- * until it sets *end. `fill` blocks until there is something; false breaks the connection off. */
-void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end));
+/* A parameter of the address behind its '?', or NULL; "" where it has no value. */
+const char *http_query(const struct http_call *call, const char *name);
+
+/* Queues a reply of that Content-Type which comes bit by bit: first what is in call->out, then what `fill` appends to
+ * it whenever it is empty, until it sets *end. `fill` blocks until there is something; false breaks the connection
+ * off. */
+void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end), const char *type);
 
 /* Gives the body's memory back before the reply is there. */
 void http_drop_body(struct http_call *call);

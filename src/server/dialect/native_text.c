@@ -1,0 +1,214 @@
+/* native_text: POST /tokenize, /detokenize, /apply-template and /v1/ffwd/count: text, ids and conversations. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/dialect/native.h"
+#include "server/http/json_in.h"
+#include "server/http/json_out.h"
+
+/* Replies with what was written, or with the error. */
+static void finish(struct http_call *call, enum status st, struct buf *out, struct err *e)
+{
+    if (st == ST_OK && out->failed)
+        st = err_set(e, ST_TOO_LONG, "", "the reply would have more than %zu bytes", out->limit);
+    if (st == ST_OK)
+        http_reply(call, 200, out, 0);
+    else
+        openai_refuse(call, 0, NULL, e);
+    buf_release(out);
+}
+
+/* ---- /tokenize ---- */
+
+/* A piece that is not whole characters is a list of bytes. */
+static void write_piece(const struct server *srv, tok_id id, struct buf *out)
+{
+    size_t n;
+    const char *s = tok_bytes(srv->tok, id, &n);
+    buf_addf(out, "{\"id\":%d,\"piece\":", id);
+    if (http_utf8_valid(s, n)) {
+        http_json_str(out, s, n);
+    } else {
+        buf_adds(out, "[");
+        for (size_t i = 0; i < n; i++)
+            buf_addf(out, i ? ",%u" : "%u", (unsigned)(unsigned char)s[i]);
+        buf_adds(out, "]");
+    }
+    buf_adds(out, "}");
+}
+
+static enum status tokenize(const struct server *srv, const json_t *root, struct buf *out, struct err *e)
+{
+    const char *text = NULL;
+    size_t n = 0, count = 0;
+    bool bos = false, special = true, pieces = false;
+    tok_id *ids;
+    TRY(http_get_string(root, "content", &text, &n, e));
+    TRY(http_get_bool(root, "add_special", &bos, e));
+    TRY(http_get_bool(root, "parse_special", &special, e));
+    TRY(http_get_bool(root, "with_pieces", &pieces, e));
+    if (!text)
+        return err_set(e, ST_ARGUMENT, "content", "content is missing");
+    if (n > LIMIT_TOKENIZE)
+        return err_set(e, ST_TOO_LONG, "content", "content has more than %u bytes", LIMIT_TOKENIZE);
+    TRY(tok_encode(srv->tok, text, n, (special ? TOK_TRUSTED : 0) | (bos ? TOK_BOS : 0), &ids, &count, e));
+    buf_adds(out, "{\"tokens\":[");
+    for (size_t i = 0; i < count && !out->failed; i++) {
+        buf_adds(out, i ? "," : "");
+        if (pieces)
+            write_piece(srv, ids[i], out);
+        else
+            buf_addf(out, "%d", ids[i]);
+    }
+    buf_adds(out, "]}");
+    tok_ids_free(ids, count);
+    return ST_OK;
+}
+
+/* ---- /detokenize ---- */
+
+static enum status read_ids(const struct server *srv, const json_t *list, tok_id *ids, struct err *e)
+{
+    const size_t vocab = tok_vocab(srv->tok);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *id = json_array_get(list, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= vocab)
+            return err_set(e, ST_ARGUMENT, "tokens", "tokens: number %zu is no id of the vocabulary of %zu", i, vocab);
+        ids[i] = (tok_id)json_integer_value(id);
+    }
+    return ST_OK;
+}
+
+static enum status detokenize(const struct server *srv, const json_t *root, struct buf *out, struct err *e)
+{
+    const json_t *list = http_get(root, "tokens");
+    const size_t n = json_array_size(list);
+    char *text;
+    size_t text_n;
+    if (!json_is_array(list))
+        return http_wrong_type(list, "tokens", "an array of token ids", e);
+    tok_id *ids = calloc(n + 1, sizeof *ids);
+    if (!ids)
+        return err_set(e, ST_NO_MEMORY, "tokens", "no memory for %zu ids", n);
+    enum status st = read_ids(srv, list, ids, e);
+    if (st == ST_OK)
+        st = tok_decode(srv->tok, ids, n, true, &text, &text_n, e);
+    free(ids);
+    if (st != ST_OK)
+        return st;
+    buf_adds(out, "{\"content\":");
+    http_json_str(out, text, text_n);
+    buf_adds(out, "}");
+    text_free(text, text_n);
+    return ST_OK;
+}
+
+/* ---- conversations ---- */
+
+static enum status hides_tools(const json_t *root, struct chat_options *o, struct err *e)
+{
+    struct openai_tools tools;
+    TRY(openai_parse_tools(root, &tools, e));
+    o->hide_tools = tools.hidden;
+    return ST_OK;
+}
+
+static enum status apply_template(const struct server *srv, const json_t *root, struct text_view body, struct buf *out,
+                                  struct err *e)
+{
+    struct chat_options o = {0};
+    struct buf text;
+    if (!srv->chat)
+        return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
+    TRY(hides_tools(root, &o, e));
+    buf_init(&text, LIMIT_REPLY);
+    enum status st = chat_text(srv->chat, body.data, body.n, &o, &text, e);
+    if (st == ST_OK) {
+        buf_adds(out, "{\"prompt\":");
+        http_json_str(out, text.data, text.len);
+        buf_adds(out, "}");
+    }
+    buf_release(&text);
+    return st;
+}
+
+/* The prompt of a chat, which is all that is looked at of it. */
+static enum status count_chat(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
+{
+    struct reply_prompt *p = &job->prompts[0];
+    struct chat_options o = {.max_bytes = srv->prompt_bytes};
+    if (!srv->chat)
+        return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
+    TRY(hides_tools(job->root, &o, e));
+    TRY(chat_prompt(srv->chat, body.data, body.n, &o, &p->ids, &p->n, e));
+    p->from_tok = true;
+    job->prompts_n = 1;
+    return ST_OK;
+}
+
+static enum status count(const struct server *srv, struct text_view body, struct reply_job *job, struct buf *out,
+                         struct err *e)
+{
+    size_t n = 0;
+    TRY(json_object_get(job->root, "messages") ? count_chat(srv, body, job, e)
+                                               : openai_parse_prompt(srv, job->root, job, e));
+    for (uint32_t i = 0; i < job->prompts_n; i++)
+        n += job->prompts[i].n;
+    buf_addf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu,\"context_length\":%u}", n,
+             engine_context(srv->engine));
+    return ST_OK;
+}
+
+/* ---- the handlers ---- */
+
+/* For texts and ids the model's name counts for as much as with chats. */
+static void answer(struct http_call *call, enum status (*make)(const struct server *, const json_t *, struct buf *,
+                                                               struct err *))
+{
+    struct buf out;
+    struct err e;
+    json_t *root = openai_body(call);
+    if (!root)
+        return;
+    buf_init(&out, LIMIT_REPLY);
+    finish(call, make(call->app, root, &out, &e), &out, &e);
+    json_decref(root);
+}
+
+void native_tokenize(struct http_call *call)
+{
+    answer(call, tokenize);
+}
+
+void native_detokenize(struct http_call *call)
+{
+    answer(call, detokenize);
+}
+
+void native_apply_template(struct http_call *call)
+{
+    const struct text_view body = {call->body.data, call->body.len};
+    struct buf out;
+    struct err e;
+    json_t *root = openai_body(call);
+    if (!root)
+        return;
+    buf_init(&out, 2 * (size_t)LIMIT_REPLY); /* escapes may double a text */
+    finish(call, apply_template(call->app, root, body, &out, &e), &out, &e);
+    json_decref(root);
+}
+
+void native_count(struct http_call *call)
+{
+    const struct text_view body = {call->body.data, call->body.len};
+    struct reply_job job;
+    struct buf out;
+    struct err e;
+    server_job_init(&job);
+    job.root = openai_body(call);
+    if (!job.root)
+        return;
+    buf_init(&out, 4096);
+    finish(call, count(call->app, body, &job, &out, &e), &out, &e);
+    server_job_release(&job);
+}
