@@ -45,6 +45,9 @@ int verb_logits(int argc, char **argv);
 #define CLI_OPT_MODEL(S) \
     {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", \
      "model file (GGUF), a name that `ffwd pull` knows, or one of the cache"}
+#define CLI_OPT_MODEL_OR_DEFAULT(S) \
+    {"model", 'm', OPT_STR, offsetof(S, model), 0, 0, "FILE", \
+     "model file (GGUF), a name that `ffwd pull` knows, or one of the cache (" CLI_DEFAULT_MODEL ")"}
 #define CLI_OPT_THREADS(S) \
     {"threads", 't', OPT_U32, offsetof(S, threads), 1, LIMIT_THREADS, "N", \
      "worker threads (default: the cores of one memory node; more than it has are spread over all nodes)"}
@@ -54,7 +57,7 @@ int verb_logits(int argc, char **argv);
 #define CLI_OPT_CTX(S) \
     {"ctx", 'c', OPT_U32, offsetof(S, ctx), 1, LIMIT_CONTEXT, "N", \
      "longest sequence in tokens (default: what the model and memory allow)"}
-#define CLI_OPT_KV(S) {"kv", 0, OPT_CHOICE, offsetof(S, kv), 0, 0, "f16|f32", "how keys and values are stored"}
+#define CLI_OPT_KV(S) {"kv", 0, OPT_CHOICE, offsetof(S, kv), 0, 0, "f16|f32", "how keys and values are stored (f16)"}
 #define CLI_OPT_JSON(S) {"json", 0, OPT_FLAG, offsetof(S, json), 0, 0, NULL, "print one JSON object and nothing else"}
 
 /* --- the model (load.c) ----------------------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ struct options {
 static const struct opt opts[] = {
     {NULL, 0, OPT_LIST, offsetof(struct options, files), 0, 0, "FILE.json",
      "a body of /v1/chat/completions or /v1/completions (default: stdin)"},
-    CLI_OPT_MODEL(struct options),
+    CLI_OPT_MODEL_OR_DEFAULT(struct options),
     {"draft-model", 0, OPT_STR, offsetof(struct options, draft_model), 0, 0, "FILE", "as for `serve`"},
     {"sources", 0, OPT_STR, offsetof(struct options, sources), 0, 0, "LIST", "as for `serve`"},
     CLI_OPT_CTX(struct options),

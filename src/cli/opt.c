@@ -2,6 +2,7 @@
 #include "cli/opt.h"
 
 #include "cli/cli.h"
+#include "cli/near.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,52 +20,6 @@ int opt_wrong(const struct opt_verb *v, const char *fmt, ...)
     va_end(ap);
     fprintf(stderr, "ffwd %s: %s; see `ffwd help %s`\n", v->name, text, v->name);
     return 2;
-}
-
-/* --- help ------------------------------------------------------------------------------------------------------------ */
-
-#define HELP_COLUMN 26
-#define HELP_WIDTH 100
-
-/* Prints words from column `at` on, wrapped, each further line indented to `at`. */
-static void print_wrapped(const char *s, int at)
-{
-    int column = at;
-    while (*s) {
-        int n = (int)strcspn(s, " ");
-        if (column > at && column + 1 + n > HELP_WIDTH) {
-            printf("\n%*s", at, "");
-            column = at;
-        } else if (column > at) {
-            putchar(' ');
-            column++;
-        }
-        printf("%.*s", n, s);
-        column += n;
-        s += n;
-        s += strspn(s, " ");
-    }
-    putchar('\n');
-}
-
-static void print_help(const struct opt_verb *v)
-{
-    printf("usage: ffwd %s %s\n\n", v->name, v->usage);
-    print_wrapped(v->about, 0);
-    putchar('\n');
-    for (size_t i = 0; i < v->n; i++) {
-        const struct opt *o = &v->opts[i];
-        char left[80];
-        char letter[8] = "";
-        if (o->letter)
-            snprintf(letter, sizeof letter, "-%c, ", o->letter);
-        snprintf(left, sizeof left, "  %s%s%s%s%s", letter, o->name ? "--" : "", o->name ? o->name : "",
-                 o->name && o->arg ? " " : "", o->arg ? o->arg : "");
-        printf("%-*s", HELP_COLUMN, left);
-        if (strlen(left) >= HELP_COLUMN)
-            printf("\n%*s", HELP_COLUMN, "");
-        print_wrapped(o->help, HELP_COLUMN);
-    }
 }
 
 /* --- values ---------------------------------------------------------------------------------------------------------- */
@@ -207,20 +162,37 @@ static const struct opt *find_option(const struct opt_verb *v, const char *arg, 
     return NULL;
 }
 
+static int wrong_name(const struct opt_verb *v, const char *shown)
+{
+    struct near near;
+    size_t dashes = shown[1] == '-' ? 2 : 1;
+    near_init(&near, shown + dashes, strlen(shown + dashes));
+    for (size_t i = 0; i < v->n; i++)
+        if (v->opts[i].name)
+            near_offer(&near, v->opts[i].name, strlen(v->opts[i].name));
+    near_offer(&near, "help", 4);
+    return near.best ? opt_wrong(v, "%s is not an option, but --%s is", shown, near.best)
+                     : opt_wrong(v, "%s is not an option", shown);
+}
+
 bool opt_parse(const struct opt_verb *v, int argc, char **argv, void *out, int *status)
 {
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *value;
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
-            print_help(v);
+            opt_help(v);
             *status = cli_flush();
+            return false;
+        }
+        if (strcmp(arg, "--help=json") == 0) {
+            *status = cli_print_json(opt_json(v));
             return false;
         }
         const struct opt *o = find_option(v, arg, &value);
         char shown[48];
         snprintf(shown, sizeof shown, "%.*s", (int)strcspn(arg, "="), arg);
         if (!o) {
-            *status = arg[0] == '-' ? opt_wrong(v, "%s is not an option", shown)
+            *status = arg[0] == '-' ? wrong_name(v, shown)
                                     : opt_wrong(v, "\"%s\" is one word too many", arg);
             return false;
         }

@@ -7,9 +7,11 @@
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/base.h"
 
@@ -48,8 +50,15 @@ struct opt_verb {
 };
 
 /* Reads argv[1..argc) into `out`. False means that the verb must return *status at once: help was asked for and
- * printed (0), or the usage was wrong and said so (2). */
+ * printed (0), or the usage was wrong and said so (2). An unknown option is answered with the one that is nearest to it. */
 bool opt_parse(const struct opt_verb *v, int argc, char **argv, void *out, int *status);
+
+/* What --help prints, and the same as a JSON object, which --help=json prints for tools (opt_help.c). */
+void opt_help(const struct opt_verb *v);
+json_t *opt_json(const struct opt_verb *v); /* NULL without memory */
+
+/* The values of options, by name, on as few lines as it takes. Of flags, choices and numbers alone. */
+void opt_show(const struct opt_verb *v, const void *values, FILE *to);
 
 /* For what a table cannot say: prints "ffwd VERB: <sentence>; see `ffwd help VERB`" and returns 2. */
 int opt_wrong(const struct opt_verb *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

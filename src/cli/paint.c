@@ -12,21 +12,75 @@
 /* Sampled tokens stay as they are. Of the 16 colours every terminal has those that can be read on dark and on light. */
 static const char *const colours[SOURCE_KINDS] = {"\033[34m", "\033[36m", "\033[35m", "\033[32m", "\033[33m", "\033[31m"};
 #define PLAIN "\033[0m"
+#define DIM "\033[2m"
+#define ASIDE (-2) /* beside the origins */
 
-static bool on;
+static bool on, terminal;
 static int current; /* origin of what was written last */
 static bool seen[SOURCE_KINDS];
 
-void paint_begin(bool wanted)
+bool paint_possible(void)
 {
     const char *no = getenv("NO_COLOR");
-    on = wanted && isatty(STDOUT_FILENO) && !(no && *no);
+    return isatty(STDOUT_FILENO) && !(no && *no);
+}
+
+void paint_begin(bool wanted)
+{
+    on = wanted && paint_possible();
+    terminal = isatty(STDOUT_FILENO);
     current = -1;
     memset(seen, 0, sizeof seen);
 }
 
+/* Those of ASCII, and U+0080 to U+009F. */
+size_t paint_control(const char *s, size_t n)
+{
+    unsigned char c = (unsigned char)s[0], next = n > 1 ? (unsigned char)s[1] : 0;
+    if (c < ' ' || c == 127)
+        return c != '\n' && c != '\t';
+    return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
+}
+
+static void write_harmless(const char *s, size_t n)
+{
+    size_t plain = 0;
+    while (terminal && plain < n) {
+        size_t skip = paint_control(s + plain, n - plain);
+        if (skip) {
+            cli_write(s, plain);
+            cli_write("\xef\xbf\xbd", 3);
+            s += plain + skip;
+            n -= plain + skip;
+        }
+        plain = skip ? 0 : plain + 1;
+    }
+    cli_write(s, n);
+}
+
+void paint_aside(const char *text, size_t n)
+{
+    if (!terminal)
+        return;
+    if (current != ASIDE && paint_possible())
+        cli_write(DIM, strlen(DIM));
+    current = ASIDE;
+    write_harmless(text, n);
+}
+
+static void leave_aside(void)
+{
+    if (current == ASIDE && paint_possible())
+        cli_write(PLAIN, strlen(PLAIN));
+}
+
 void paint_write(int origin, const char *text, size_t n)
 {
+    if (n && current == ASIDE) {
+        leave_aside();
+        cli_write("\n", 1);
+        current = -1;
+    }
     if (on && n && origin != current) {
         const char *c = origin >= 0 && origin < SOURCE_KINDS ? colours[origin] : PLAIN;
         cli_write(PLAIN, strlen(PLAIN));
@@ -35,12 +89,13 @@ void paint_write(int origin, const char *text, size_t n)
         if (origin >= 0 && origin < SOURCE_KINDS)
             seen[origin] = true;
     }
-    cli_write(text, n);
+    write_harmless(text, n);
 }
 
 void paint_end(void)
 {
     bool any = false;
+    leave_aside();
     if (!on)
         return;
     cli_write(PLAIN, strlen(PLAIN));

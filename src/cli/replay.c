@@ -44,7 +44,7 @@ static const struct opt opts[] = {
      "what is on while fast-forwarding is, separated by commas: grammar, grammar_likely, template, echo, ngram (all)"},
     {"each", 0, OPT_FLAG, offsetof(struct options, each), 0, 0, NULL, "also run each of these sources alone"},
     {"fill", 0, OPT_CHOICE, offsetof(struct options, fill), 0, 0, "lossless|strict",
-     "strict: what the chat template determines is taken without being compared"},
+     "lossless (the default), or strict: what the chat template determines is taken without being compared"},
     {"cost-file", 0, OPT_STR, offsetof(struct options, cost_file), 0, 0, "FILE",
      "what steps cost, as `info --cost --json` printed it; not corrected by real steps"},
     CLI_OPT_THREADS(struct options),

@@ -31,6 +31,7 @@ int reply_options_finish(const struct opt_verb *v, struct reply_options *o)
     for (uint32_t i = 0; i < o->biases.n; i++)
         if (!parse_bias(o->biases.item[i], &o->bias[i]))
             return opt_wrong(v, "--logit-bias must be ID=BIAS, not \"%s\"", o->biases.item[i]);
+    p->order_n = 0;
     p->bias = o->bias;
     p->bias_n = o->biases.n;
     for (const char *s = o->order; s; s = *s ? s + 1 : NULL) {
@@ -65,6 +66,7 @@ static void fill_request(const struct reply_options *o, const tok_id *prompt, si
                            .sampling = o->sampling,
                            .stops = stops,
                            .stops_n = o->stops.n,
+                           .keep_special = o->keep_special,
                            .logprobs = o->logprobs ? o->logprobs + 1 : 0,
                            .fill = (enum fill_mode)o->fill,
                            .sources_off = o->sources_off};
@@ -85,7 +87,7 @@ static void add_logprobs(struct reply *r, const struct event *ev)
                                                  "top", top));
 }
 
-static void take_event(struct reply *r, const struct event *ev, bool stream)
+static void take_event(struct reply *r, const struct event *ev, const struct reply_options *o, bool stream)
 {
     if (ev->kind == EVENT_TOKEN && ev->id >= 0) {
         if (r->ids.len == 0)
@@ -95,15 +97,15 @@ static void take_event(struct reply *r, const struct event *ev, bool stream)
         if (r->logprobs)
             add_logprobs(r, ev);
     }
-    if (ev->text_n == 0)
-        return;
     buf_add(&r->text, ev->text, ev->text_n);
-    if (stream)
+    if (stream && o->listen)
+        o->listen(o->listener, ev);
+    else if (stream && ev->text_n)
         paint_write(ev->origin, ev->text, ev->text_n);
 }
 
 /* Until the last event was taken. Says goodbye to the engine early when nobody wants the rest. */
-static void pump(struct engine *en, request_id id, struct reply *r, bool stream)
+static void pump(struct engine *en, request_id id, const struct reply_options *o, struct reply *r, bool stream)
 {
     struct event events[EVENTS];
     bool cancelled = false;
@@ -114,7 +116,7 @@ static void pump(struct engine *en, request_id id, struct reply *r, bool stream)
         }
         engine_wait(en, id, POLL_MS);
         for (size_t n = engine_take(en, id, events, EVENTS), i = 0; i < n; i++) {
-            take_event(r, &events[i], stream);
+            take_event(r, &events[i], o, stream);
             if (events[i].kind == EVENT_END)
                 return;
         }
@@ -155,7 +157,7 @@ enum status reply_run(struct engine *en, const struct tok *tok, const tok_id *pr
     rq.max_tokens = max_tokens(en, o, n);
     TRY(submit(en, tok, o, &rq, &id, e));
     paint_begin(stream && o->colours);
-    pump(en, id, r, stream);
+    pump(en, id, o, r, stream);
     paint_end();
     engine_result(en, id, &r->result);
     engine_close(en, id);

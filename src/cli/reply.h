@@ -20,7 +20,10 @@ struct reply_options {
     const char *sources;                  /* NULL = all */
     uint32_t sources_off;                 /* what that comes to */
     const struct request *asked;          /* grammar, rows and what else goes with them; NULL = none of it */
+    bool keep_special;                    /* control tokens appear in the text */
     bool colours;                         /* text is painted by origin */
+    void (*listen)(void *listener, const struct event *ev); /* shows the events of a streamed reply; NULL: their text is */
+    void *listener;
     const char *order;                    /* NULL = the default */
     struct sample_bias bias[LIMIT_STOPS]; /* of `biases` */
 };
@@ -76,7 +79,7 @@ struct reply_options {
     {"samplers", 0, OPT_STR, offsetof(S, F.order), 0, 0, "A;B;C", \
      "another order (penalties;dry;top_n_sigma;top_p;min_p;typ_p;xtc;top_k;temperature)"}, \
     {"fill", 0, OPT_CHOICE, offsetof(S, F.fill), 0, 0, SOURCES_FILL_WORDS, \
-     "how tokens that are known or likely beforehand are used; only strict can change the answer"}, \
+     "how tokens that are known or likely beforehand are used (lossless); only strict can change the answer"}, \
     {"sources", 0, OPT_STR, offsetof(S, F.sources), 0, 0, "LIST", \
      "what may propose tokens: some of grammar,grammar_likely,template,echo,ngram,draft (all); none = nothing may"}, \
     {"stop", 0, OPT_LIST, offsetof(S, F.stops), 0, 0, "TEXT", "end before this text; may be given several times"}

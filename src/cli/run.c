@@ -22,7 +22,7 @@ struct options {
 };
 
 static const struct opt opts[] = {
-    CLI_OPT_MODEL(struct options),
+    CLI_OPT_MODEL_OR_DEFAULT(struct options),
     {"prompt", 'p', OPT_STR, offsetof(struct options, prompt), 0, 0, "TEXT", "the prompt (default: all of stdin)"},
     {"system", 0, OPT_STR, offsetof(struct options, system), 0, 0, "TEXT", "a system message before it"},
     {"raw", 0, OPT_FLAG, offsetof(struct options, raw), 0, 0, NULL,

@@ -44,7 +44,7 @@ struct options {
 static sigset_t watched; /* the signals that the main thread waits for */
 
 static const struct opt opts[] = {
-    CLI_OPT_MODEL(struct options),
+    CLI_OPT_MODEL_OR_DEFAULT(struct options),
     {"host", 0, OPT_STR, offsetof(struct options, host), 0, 0, "HOST", "address to listen on (127.0.0.1)"},
     {"port", 0, OPT_U32, offsetof(struct options, port), 0, 65535, "PORT", "port to listen on (8080); 0 = any free one"},
     {"unix", 0, OPT_STR, offsetof(struct options, unix_path), 0, 0, "PATH", "listen on a UNIX socket instead"},

@@ -244,52 +244,6 @@ def test_run_ends_in_order_when_interrupted():
     assert json.loads(out)["finish_reason"] in ("cancelled", "stop"), out
 
 
-# -------------------------------------------------------------------------------------------------------------- chat
-
-
-def test_chat_from_a_pipe():
-    model = any_model()
-    ended = ffwd("chat", "-m", model, "-n", "4", stdin="Grüße\n\n/reset\nthe sea\n/quit\nnot read\n".encode()).ok()
-    assert ended.err.count("first token") == 2 and "forgotten" in ended.err, ended
-
-
-def test_chat_needs_a_template():
-    ffwd("chat", "-m", need(GEMMA, "Gemma is not in the cache"), stdin=b"Hi\n").fails(1, "chat template")
-
-
-def test_chat_on_a_terminal():
-    import pty  # pylint: disable=import-outside-toplevel
-    model = any_model()
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.environ["TERM"] = "xterm"
-        os.execv(FFWD, [FFWD, "chat", "-m", model, "-n", "3"])
-    seen = read_until(fd, b"> ")
-    os.write(fd, "é日x".encode() + b"\x7f")  # the x is rubbed out again
-    seen += read_until(fd, "日".encode())
-    os.write(fd, b"\x03")  # throws the line away
-    seen = read_until(fd, b"> ")
-    os.write(fd, b"the sea\n")
-    seen += read_until(fd, b"tok/s")
-    os.write(fd, b"/quit\n")
-    _, status = os.waitpid(pid, 0)
-    os.close(fd)
-    assert os.waitstatus_to_exitcode(status) == 0, seen
-
-
-def read_until(fd, what, seconds=20):
-    import select  # pylint: disable=import-outside-toplevel
-    got, end = b"", time.monotonic() + seconds
-    while what not in got:
-        left = end - time.monotonic()
-        assert left > 0 and select.select([fd], [], [], left)[0], f"{what!r} did not come: {got!r}"
-        try:
-            got += os.read(fd, 4096)
-        except OSError:
-            raise AssertionError(f"ended before {what!r}: {got!r}") from None
-    return got
-
-
 # ------------------------------------------------------------------------------------------------------------- serve
 
 

@@ -93,9 +93,9 @@ def tests_of(module):
 _tiny = {}
 
 
-def tiny(family):
-    """A tiny random model of a family as a GGUF file."""
-    if family not in _tiny:
+def tiny(family, template=None):
+    """A tiny random model of a family as a GGUF file; with another chat template than usual, if one is given."""
+    if (family, template) not in _tiny:
         sys.path.insert(0, "tests/golden")
         try:
             import families  # pylint: disable=import-outside-toplevel
@@ -103,8 +103,11 @@ def tiny(family):
         except ImportError as e:
             raise Skip(f"the tiny models need numpy ({e})") from e
         made = [f for f in families.FAMILIES if f.name == family]
-        _tiny[family] = temp(f"tiny-{family}.gguf", tiny_gguf.build(made[0]))
-    return _tiny[family]
+        usual = tiny_gguf.TEMPLATE
+        tiny_gguf.TEMPLATE = template or usual
+        _tiny[family, template] = temp(f"tiny-{family}-{len(_tiny)}.gguf", tiny_gguf.build(made[0]))
+        tiny_gguf.TEMPLATE = usual
+    return _tiny[family, template]
 
 
 def any_model():

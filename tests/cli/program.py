@@ -1,18 +1,16 @@
-"""Runs the tests of the program: contracts.py, costs.py, packed.py, pull.py, cache.py, fit.py, quantize.py, replay.py,
-then invariance.py.
-
-`program.py WORD ...` runs those whose name has it.
-"""
+"""Runs the tests of the program, module by module. `program.py WORD ...` runs those whose name has it."""
 import os
 import sys
 import time
 
 import cache
+import chat
 import contracts
 import costs
 import fit
 import invariance
 import kit
+import manuals
 import packed
 import pull
 import quantize
@@ -23,8 +21,8 @@ def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
     if not os.access(kit.FFWD, os.X_OK):
         sys.exit(f"tests/cli: {kit.FFWD} is not built")
-    modules = (contracts, costs, packed, pull, cache, fit, quantize, replay)
-    tests = sum((kit.tests_of(m) for m in modules), []) + invariance.tests()
+    modules = (contracts, chat, costs, packed, pull, cache, fit, quantize, replay, manuals)
+    tests = [t for module in modules for t in kit.tests_of(module)] + invariance.tests()
     words = sys.argv[1:]
     tests = [t for t in tests if not words or any(w in t.__name__ for w in words)]
     invariance.say_levels()

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "cli/near.h"
 #include "cli/opt.h"
 
 struct options {
@@ -139,6 +140,48 @@ static void lists_of_ids(void **state)
     }
 }
 
+static const char *nearest(const char *typed)
+{
+    static const char *const words[] = {"temp", "top-k", "top-p", "max-tokens", "min-tokens", "seed", "stop"};
+    struct near near;
+    near_init(&near, typed, strlen(typed));
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        near_offer(&near, words[i], strlen(words[i]));
+    return near.best ? near.best : "";
+}
+
+static void the_nearest_word_is_found(void **state)
+{
+    (void)state;
+    assert_string_equal(nearest("tmep"), "temp");        /* swapped */
+    assert_string_equal(nearest("temmp"), "temp");       /* one too many */
+    assert_string_equal(nearest("top-q"), "top-k");      /* of two as near the first */
+    assert_string_equal(nearest("topp"), "top-p");       /* one missing */
+    assert_string_equal(nearest("max-token"), "max-tokens");
+    assert_string_equal(nearest("mim_token"), "min-tokens"); /* three of nine */
+    assert_string_equal(nearest("ma"), "max-tokens");    /* only begun */
+    assert_string_equal(nearest("st"), "stop");
+    assert_string_equal(nearest("sede"), "seed");
+    assert_string_equal(nearest(""), "");
+    assert_string_equal(nearest("t"), "");
+    assert_string_equal(nearest("xemx"), ""); /* two edits in four letters */
+    assert_string_equal(nearest("frobnicate-the-whole-thing-at-once-please"), "");
+}
+
+static void a_table_as_json(void **state)
+{
+    (void)state;
+    json_t *root = opt_json(&verb), *list = json_object_get(root, "options"), *choice = json_array_get(list, 5);
+    assert_string_equal(json_string_value(json_object_get(root, "name")), "verb");
+    assert_int_equal(json_array_size(list), sizeof opts / sizeof *opts);
+    assert_string_equal(json_string_value(json_object_get(choice, "letter")), "c");
+    assert_string_equal(json_string_value(json_object_get(choice, "kind")), "choice");
+    assert_int_equal(json_array_size(json_object_get(choice, "words")), 3);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(choice, "words"), 2)), "three");
+    assert_true(json_is_null(json_object_get(json_array_get(list, 1), "value"))); /* a flag's */
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +190,8 @@ int main(void)
         cmocka_unit_test(a_list_has_an_end),
         cmocka_unit_test(words_need_a_place_in_the_table),
         cmocka_unit_test(lists_of_ids),
+        cmocka_unit_test(the_nearest_word_is_found),
+        cmocka_unit_test(a_table_as_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
