@@ -64,7 +64,7 @@ FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
 FLAGS_kern/neon   = $(KERN_OPT) $(NEON_FLAGS)
 
 LIBS_LIB    := -lxxhash -lm -lpthread -ldl
-LIBS_SERVER := -lmicrohttpd -ljansson
+LIBS_SERVER := -lmicrohttpd -lgnutls -ljansson
 LIBS        := $(LIBS_SERVER) -lmd -ledit $(LIBS_LIB)
 
 # -------------------------------------------------------------------------------------------------------- sources
@@ -87,7 +87,7 @@ SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
 .PHONY: build objs lib shim setup setup-test setup-long run serve test test-unit test-long test-clients tests asan tsan lint bench \
-        bench-limits bench-replay bench-servers kern-bench format notices models install uninstall clean help FORCE
+        bench-limits bench-replay bench-servers kern-bench format notices models install uninstall deb clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -284,7 +284,7 @@ $(PUBLIC): $(LIB)
 	@rm -f $@ && $(LD) -r -o $(@D)/ffwd.o --whole-archive $(LIB) \
 	   && objcopy --wildcard --keep-global-symbol='ffwd_*' $(@D)/ffwd.o && $(AR) rcs $@ $(@D)/ffwd.o
 
-install: build $(PUBLIC) ## PREFIX=/usr/local: program, library, header, pkg-config file, manual pages, completions
+install: build $(PUBLIC) ## PREFIX=/usr/local: program, library, header, manual pages, completions, systemd units
 	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/ffwd
 	install -m 644 include/ffwd.h $(DESTDIR)$(PREFIX)/include/ffwd.h
@@ -292,10 +292,19 @@ install: build $(PUBLIC) ## PREFIX=/usr/local: program, library, header, pkg-con
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' ffwd.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ffwd.pc
 	@rm -rf $(BUILD)/share && tools/manual.py $(PROGRAM) $(BUILD)/share
 	@to='$(abspath $(DESTDIR)$(PREFIX)/share)' && cd $(BUILD)/share && find . -type f -exec install -D -m 644 {} "$$to"/{} \;
+	@install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/sysusers.d
+	sed -e 's|@PREFIX@|$(PREFIX)|' packaging/ffwd.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/ffwd.service
+	install -m 644 packaging/ffwd.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/ffwd.socket
+	install -m 644 packaging/ffwd.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/ffwd.conf
 uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/,systemd/system/ffwd.service systemd/system/ffwd.socket sysusers.d/ffwd.conf)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/ffwd include/ffwd.h lib/libffwd.a lib/libffwd_shim.a lib/pkgconfig/ffwd.pc \
 	   share/man/man1/ffwd.1 share/man/man1/ffwd-*.1 share/bash-completion/completions/ffwd \
 	   share/zsh/site-functions/_ffwd share/fish/vendor_completions.d/ffwd.fish)
+
+deb: build ## a Debian package of the program, in build/deb
+	@rm -rf $(BUILD)/deb && $(MAKE) install PREFIX=/usr DESTDIR=$(BUILD)/deb/root >/dev/null \
+	   && packaging/deb.sh $(VERSION) $(BUILD)/deb
 
 notices: ## rewrites NOTICES.md from the crates and libraries that are linked
 	@tools/notices.py

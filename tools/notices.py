@@ -23,7 +23,7 @@ C_LIBRARIES = """
 | libedit | line editing | BSD-3-Clause |
 | ncurses | terminals, for libedit | X11 |
 | libbsd | for libedit | BSD-3-Clause AND BSD-2-Clause AND ISC |
-| GnuTLS and what it stands on | linked by Debian's libmicrohttpd | LGPL-2.1-or-later |
+| GnuTLS and what it stands on | HTTPS, with libmicrohttpd | LGPL-2.1-or-later |
 | xxHash | hashes | BSD-2-Clause |
 | libcurl | HTTP client of the load driver, opened at run time | curl |
 | nghttp2, libpsl, brotli, MIT Kerberos | brought by Debian's libcurl | MIT |

@@ -14,7 +14,7 @@ set -eu
 
 RUST_MAJOR=1 RUST_MINOR=${FFWD_RUST_MINOR:-87} # (the variable is for the tests of this script)
 BUILD="gcc libc6-dev make pkg-config ca-certificates python3 python3-pip
-libmicrohttpd-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev libcurl4-gnutls-dev"
+libmicrohttpd-dev libgnutls28-dev libjansson-dev libmd-dev libedit-dev libxxhash-dev libcurl4-gnutls-dev"
 TEST="libcmocka-dev libsimde-dev python3-venv valgrind"
 # Another processor's compiler and its emulator; an aarch64 needs neither.
 LONG=
@@ -112,7 +112,7 @@ setup_other() {
     done
     find_cargo >/dev/null || want="$want rust>=$RUST_MAJOR.$RUST_MINOR(cargo,rustc)"
     python3 -m pip --version >/dev/null 2>&1 || want="$want python3-pip"
-    for h in microhttpd.h jansson.h sha2.h histedit.h xxhash.h curl/curl.h $1; do
+    for h in microhttpd.h gnutls/gnutls.h jansson.h sha2.h histedit.h xxhash.h curl/curl.h $1; do
         has_header "$h" || want="$want <$h>"
     done
     [ -z "$want" ] && return 0

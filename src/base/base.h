@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/math.h"
 #include "base/mem.h"
 #include "base/nice.h"

@@ -22,6 +22,15 @@
 #define LIMIT_REPLAY_CALLS 4u              /* the first tool calls of a reply, by whose ids it is found again */
 #define LIMIT_REPLAY_LOOKUPS 64u           /* names of one request that are looked up, the latest messages' first */
 #define LIMIT_REPLAY_CANDIDATES 32u        /* records that are compared with one prompt */
+#define LIMIT_KEYS 1024u                   /* API keys of one server */
+#define LIMIT_KEY_FILE (512u << 10)        /* bytes of the file they are in */
+#define LIMIT_KEY_NAME 64u                 /* bytes of the name that logs call one by */
+#define LIMIT_CERTIFICATES 8u              /* certificates of one chain */
+#define LIMIT_PEM (64u << 10)              /* bytes of a file of certificates, or of a key */
+#define LIMIT_HOST 255u                    /* bytes of the name that a request is for */
+#define LIMIT_REQUEST_ID 128u              /* bytes of an id that a client gives its request */
+#define LIMIT_LOG_PATH 256u                /* bytes of a request's path that are logged, */
+#define LIMIT_LOG_CONTENT (1u << 20)       /* and of its body and of its reply, where they are */
 #define LIMIT_RESPONSES 1024u              /* finished responses that are kept */
 #define LIMIT_RESPONSES_BYTES (64u << 20)  /* bytes of all of them, with what they continue */
 #define LIMIT_RESPONSE_ID 40u              /* bytes of a response's or an item's id, the NUL counted */

@@ -5,14 +5,18 @@
 #include <pthread.h>
 
 #include "format/format.h"
+#include "server/gate.h"
 #include "server/http/http.h"
 #include "server/limits.h"
 #include "server/replay_store.h"
+#include "server/request_log.h"
 #include "server/response_store.h"
 #include "server/server.h"
 
 struct server {
     struct http *http;
+    struct server_gate gate;
+    struct server_request_log *log; /* owned; NULL = none */
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = none */
@@ -27,16 +31,21 @@ struct server {
     char *model;             /* owned */
     const struct server_facts *facts; /* NULL = nothing is known */
     const char *version, *isa;
-    bool strict_model, cache_per_key, no_web;
+    bool strict_model, cache_per_key, no_web, tls;
     uint32_t deadline_s;     /* 0 = none */
+    uint32_t quiet_s;        /* 0 = streams may be silent for ever */
     size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds. 0: unknown */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */
-    uint16_t port;
+    uint16_t port;          /* 0 = a UNIX socket */
+    char *unix_path;        /* owned; the socket's file, which is ours to remove; NULL = none */
     int64_t started; /* unix time */
     char url[300];
 };
 
 extern const struct http_route server_routes[];
+
+/* Opens, or takes over, the socket that cfg names, and says in s where that is (address.c). */
+MUST_CHECK enum status server_listen(struct server *s, const struct server_config *cfg, int *fd, struct err *e);
 
 /* Replies to what http refuses before there is a handler. */
 void server_refuse(struct http_call *call, int status, const struct err *e);

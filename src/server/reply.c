@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/note.h"
+
 #define TAKE 8                 /* events taken at a time; they lie on the connection thread's small stack */
 #define OUT_ENOUGH (32u << 10) /* a stream is sent on before more than about this much waits */
 
@@ -203,6 +205,8 @@ static enum status submit_part(struct reply *r, struct reply_part *p, struct err
     snprintf(name, sizeof name, r->parts_n > 1 ? "%s-%u" : "%s", r->call->id, p->index);
     rq.name = name;
     TRY(engine_submit(r->srv->engine, &rq, &p->id, e));
+    if (p->index % r->job.n == 0) /* choices share their prompt */
+        server_note_prompt(r->call, rq.prompt_n);
     p->open = true;
     p->fd = engine_fd(r->srv->engine, p->id);
     return ST_OK;
@@ -265,6 +269,7 @@ static void end_part(struct reply *r, struct reply_part *p)
 {
     engine_result(r->srv->engine, p->id, &p->result);
     engine_close(r->srv->engine, p->id);
+    server_note_end(r->call, &p->result);
     p->open = false;
     p->ended = true;
     if (p->result.finish == FINISH_STOP || p->result.finish == FINISH_LENGTH) {
@@ -327,6 +332,7 @@ static void note_id(const struct reply *r, struct reply_part *p, const struct ev
 {
     if (ev->kind != EVENT_TOKEN || ev->id < 0)
         return;
+    server_note_token(r->call);
     buf_add(&p->ids, &ev->id, sizeof ev->id);
     if (r->job.trace)
         buf_add(&p->origins, &ev->origin, sizeof ev->origin);
@@ -391,6 +397,9 @@ static enum progress progress(struct reply *r)
         switch (http_wait(r->call, fds, open)) {
         case HTTP_READY:
             break;
+        case HTTP_QUIET:
+            buf_adds(&r->call->out, r->ops->quiet);
+            return PROGRESS_SOME;
         case HTTP_STOPPING:
             (void)err_set(&r->err, ST_CANCELLED, "", "the server is stopping");
             return PROGRESS_FAILED;
@@ -458,6 +467,8 @@ void server_reply_run(struct http_call *call, struct reply_job *job, const struc
     drop_request(&r->job);
     http_drop_body(call);
     begin_parts(r);
+    if (r->job.stream && ops->quiet)
+        call->quiet_ms = (int)srv->quiet_s * 1000;
     enum progress got = progress(r);
     if (got == PROGRESS_GONE)
         return; /* without a reply the connection is closed, and release() cancels */

@@ -15,7 +15,7 @@ static void health(struct http_call *call)
     uint32_t running = 0, waiting = 0;
     struct buf body;
     engine_load(srv->engine, &running, &waiting);
-    bool stopping = http_stopping(srv->http);
+    bool stopping = http_stopping(call->http);
     buf_init(&body, 4096);
     buf_addf(&body, "{\"status\":\"%s\",\"running\":%u,\"waiting\":%u}", stopping ? "stopping" : "ok", running, waiting);
     http_reply(call, stopping ? 503 : 200, &body, 0);
@@ -23,38 +23,38 @@ static void health(struct http_call *call)
 }
 
 const struct http_route server_routes[] = {
-    {"GET", "/", server_web, false},
-    {"GET", "/web/", server_web, false},
-    {"GET", "/health", health, true},
-    {"GET", "/metrics", server_metrics, true},
-    {"GET", "/v1/ffwd/rows", server_rows, true},
-    {"GET", "/v1/models", openai_models, false},
-    {"GET", "/v1/models/", openai_model, false},
-    {"POST", "/v1/chat/completions", openai_chat, false},
-    {"POST", "/v1/completions", openai_completions, false},
-    {"POST", "/v1/responses", responses_create, false},
-    {"POST", "/v1/responses/input_tokens", responses_input_tokens, false},
-    {"GET", "/v1/responses/", responses_get, false},
-    {"DELETE", "/v1/responses/", responses_delete, false},
-    {"POST", "/v1/messages", anthropic_messages, false},
-    {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, false},
-    {"POST", "/completion", native_completion, false},
-    {"POST", "/completions", native_completion, false},
-    {"GET", "/props", native_props, false},
-    {"GET", "/slots", native_slots, false},
-    {"POST", "/tokenize", native_tokenize, false},
-    {"POST", "/detokenize", native_detokenize, false},
-    {"POST", "/apply-template", native_apply_template, false},
-    {"POST", "/v1/chat/completions/input_tokens", native_count, false},
-    {"POST", "/v1/ffwd/count", native_count, false},
-    {"POST", "/v1/ffwd/explain", native_explain, false},
-    {"POST", "/api/chat", ollama_chat, false},
-    {"POST", "/api/generate", ollama_generate, false},
-    {"GET", "/api/tags", ollama_tags, false},
-    {"GET", "/api/ps", ollama_ps, false},
-    {"POST", "/api/show", ollama_show, false},
-    {"GET", "/api/version", ollama_version, false},
-    {NULL, NULL, NULL, false},
+    {"GET", "/", server_web, HTTP_OPEN},
+    {"GET", "/web/", server_web, HTTP_OPEN},
+    {"GET", "/health", health, HTTP_WHILE_STOPPING | HTTP_OPEN},
+    {"GET", "/metrics", server_metrics, HTTP_WHILE_STOPPING},
+    {"GET", "/v1/ffwd/rows", server_rows, HTTP_WHILE_STOPPING},
+    {"GET", "/v1/models", openai_models, 0},
+    {"GET", "/v1/models/", openai_model, 0},
+    {"POST", "/v1/chat/completions", openai_chat, 0},
+    {"POST", "/v1/completions", openai_completions, 0},
+    {"POST", "/v1/responses", responses_create, 0},
+    {"POST", "/v1/responses/input_tokens", responses_input_tokens, 0},
+    {"GET", "/v1/responses/", responses_get, 0},
+    {"DELETE", "/v1/responses/", responses_delete, 0},
+    {"POST", "/v1/messages", anthropic_messages, 0},
+    {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, 0},
+    {"POST", "/completion", native_completion, 0},
+    {"POST", "/completions", native_completion, 0},
+    {"GET", "/props", native_props, 0},
+    {"GET", "/slots", native_slots, 0},
+    {"POST", "/tokenize", native_tokenize, 0},
+    {"POST", "/detokenize", native_detokenize, 0},
+    {"POST", "/apply-template", native_apply_template, 0},
+    {"POST", "/v1/chat/completions/input_tokens", native_count, 0},
+    {"POST", "/v1/ffwd/count", native_count, 0},
+    {"POST", "/v1/ffwd/explain", native_explain, 0},
+    {"POST", "/api/chat", ollama_chat, 0},
+    {"POST", "/api/generate", ollama_generate, 0},
+    {"GET", "/api/tags", ollama_tags, 0},
+    {"GET", "/api/ps", ollama_ps, 0},
+    {"POST", "/api/show", ollama_show, 0},
+    {"GET", "/api/version", ollama_version, 0},
+    {NULL, NULL, NULL, 0},
 };
 
 /* Before there is a handler, the header that Anthropic's clients send tells them from all others, and Ollama's addresses
@@ -66,5 +66,5 @@ void server_refuse(struct http_call *call, int status, const struct err *e)
     else if (strncmp(call->path, "/api/", 5) == 0)
         ollama_refuse(call, status, e);
     else
-        openai_refuse(call, status, NULL, e);
+        openai_refuse(call, status, status == 401 ? "invalid_api_key" : status == 429 ? "rate_limit_exceeded" : NULL, e);
 }

@@ -8,29 +8,16 @@
  */
 #include <sha2.h>
 #include <string.h>
-#include <strings.h>
 
+#include "server/gate.h"
 #include "server/private.h"
 
 _Static_assert(SHA256_DIGEST_LENGTH <= LIMIT_SALT, "a hash is a salt");
 _Static_assert(SHA256_DIGEST_LENGTH == SERVER_OWNER, "and an owner");
 
-/* The key in "Bearer KEY", or the header as it is, or that of Anthropic's clients; "" without one. */
-static const char *key_of(const struct http_call *call)
-{
-    const char *s = http_header(call, "Authorization"), *other = http_header(call, "X-Api-Key");
-    if (!s)
-        return other ? other : "";
-    if (strncasecmp(s, "bearer ", 7) == 0)
-        s += 7;
-    while (*s == ' ')
-        s++;
-    return s;
-}
-
 static size_t hash_both(const struct http_call *call, struct server_name asked, char *to)
 {
-    const char *key = key_of(call);
+    const char *key = server_key_of(call);
     const uint64_t n = strlen(key);
     SHA2_CTX hash;
     SHA256Init(&hash);

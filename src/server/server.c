@@ -9,8 +9,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "server/http/listen.h"
+#include "server/http/tls.h"
 #include "server/private.h"
 
 uint64_t server_random(unsigned bits)
@@ -54,16 +55,27 @@ static void *warm(void *arg)
     return NULL;
 }
 
+static const struct http_watch watch = {
+    .admit = server_admit,
+    .came = server_keep_body,
+    .sent = server_keep_reply,
+    .over = server_over,
+};
+
 /* The threads made here take no signals: those belong to whoever started the server. */
-static enum status start_http(struct server *s, const struct server_config *cfg, const char *host, struct err *e)
+static enum status start_http(struct server *s, const struct server_config *cfg, struct err *e)
 {
     int fd;
     sigset_t all, before;
-    TRY(http_listen(host, cfg->port, &fd, &s->port, e));
+    TRY(server_listen(s, cfg, &fd, e));
     const struct http_config http = {
         .listen_fd = fd,
         .routes = server_routes,
         .refuse = server_refuse,
+        .watch = &watch,
+        .tls_cert = cfg->tls_cert,
+        .tls_key = cfg->tls_key,
+        .shared = cfg->inherited != 0,
         .app = s,
         .idle_s = cfg->idle_s ? cfg->idle_s : 30,
         .head_s = cfg->request_s ? cfg->request_s : 60,
@@ -79,6 +91,9 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
 
 static void free_server(struct server *s)
 {
+    if (s->unix_path)
+        (void)unlink(s->unix_path);
+    free(s->unix_path);
     if (s->warms)
         pthread_join(s->warmer, NULL);
     grammar_cache_free(s->grammars);
@@ -86,6 +101,8 @@ static void free_server(struct server *s)
     server_replay_free(s->replay);
     server_responses_free(s->responses);
     server_sets_release(s);
+    server_gate_release(&s->gate);
+    server_request_log_free(s->log);
     free(s->model);
     free(s);
 }
@@ -102,7 +119,6 @@ static enum status make_tools(struct server *s, const struct server_config *cfg,
 
 enum status server_start(struct server **out, const struct server_config *cfg, struct err *e)
 {
-    const char *host = cfg->host && cfg->host[0] ? cfg->host : "127.0.0.1";
     *out = NULL;
     struct server *s = calloc(1, sizeof *s);
     if (!s || !(s->model = strdup(cfg->model && cfg->model[0] ? cfg->model : "model"))) {
@@ -114,9 +130,11 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->chat = cfg->chat;
     s->strict_model = cfg->strict_model;
     s->no_web = cfg->no_web;
+    s->tls = cfg->tls_cert != NULL;
     s->cache_per_key = cfg->cache_per_key;
     s->facts = cfg->facts;
     s->deadline_s = cfg->deadline_s;
+    s->quiet_s = cfg->quiet_s;
     s->fill = cfg->fill;
     s->version = cfg->version ? cfg->version : "";
     s->isa = cfg->isa ? cfg->isa : "";
@@ -132,14 +150,32 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     if (st == ST_OK && !cfg->silent)
         st = server_responses_new(&s->responses, e);
     if (st == ST_OK && !cfg->silent)
-        st = start_http(s, cfg, host, e);
+        st = server_gate_init(&s->gate, cfg, e);
+    if (st == ST_OK && !cfg->silent && cfg->request_log)
+        st = server_request_log_new(&s->log, cfg->request_log, cfg->log_content, e);
+    if (st == ST_OK && !cfg->silent)
+        st = start_http(s, cfg, e);
     if (st != ST_OK) {
         free_server(s);
         return st;
     }
-    snprintf(s->url, sizeof s->url, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, s->port);
     *out = s;
     return ST_OK;
+}
+
+void server_reload(struct server *s)
+{
+    struct err e;
+    if (s->gate.keys && server_keys_reload(s->gate.keys, &e) != ST_OK)
+        log_line(LOG_ERROR, "the API keys stay as they were: %s", e.text);
+    else if (s->gate.keys)
+        log_line(LOG_INFO, "the API keys were read again");
+    if (s->tls && http_tls_reload(&e) != ST_OK)
+        log_line(LOG_ERROR, "the TLS certificate stays as it was: %s", e.text);
+    else if (s->tls)
+        log_line(LOG_INFO, "the TLS certificate was read again");
+    if (s->log && server_request_log_reopen(s->log, &e) != ST_OK)
+        log_line(LOG_ERROR, "%s; lines still go to the old one", e.text);
 }
 
 uint16_t server_port(const struct server *s)

@@ -34,11 +34,23 @@ struct server_facts {
     uint32_t context; /* positions it was trained for */
 };
 
-/* Strings are copied; engine, tok, chat and facts outlive the server. */
+/* Lists, names of files, engine, tok, chat and facts outlive the server; other strings are copied. */
 struct server_config {
     bool silent;            /* it does not listen: server_ask() is all it is for, and `engine` may be NULL */
     const char *host;       /* address or name to listen on; NULL = 127.0.0.1 */
     uint16_t port;          /* 0 = any free one */
+    const char *unix_path;  /* instead of both: a UNIX socket of this name, */
+    uint32_t unix_mode;     /* its permissions, as for chmod() */
+    int inherited;          /* instead of all three: a socket that listens already, taken over; 0 = none */
+    const char *key_file;   /* API keys (keys.h), of which every request needs one; NULL = none is needed, */
+    bool without_keys;      /* even where other machines can reach the server */
+    const char *const *hosts; /* more names that requests may be for (gate.h); "*" = any */
+    size_t hosts_n;
+    const char *const *origins; /* web pages that may use it: "https://example.com"; "*" = all */
+    size_t origins_n;
+    const char *tls_cert, *tls_key; /* HTTPS with these, PEM files (http/tls.h); NULL = HTTP */
+    const char *request_log; /* a file for a line of JSON for each request (request_log.h); NULL = none */
+    bool log_content;        /* with what was said */
     struct engine *engine;
     const struct tok *tok;
     const struct chat *chat; /* NULL = chat requests are refused as unsupported */
@@ -49,6 +61,7 @@ struct server_config {
     bool cache_per_key;     /* requests with different Authorization headers never share a prefix */
     bool no_replay;         /* ids of replies are not kept: later turns are encoded as any text */
     uint32_t deadline_s;    /* seconds any request may take, its own deadline can only be shorter; 0 = no limit */
+    uint32_t quiet_s;       /* a stream without news says after so many seconds that it is there; 0 = it does not */
     const char *tool_format; /* the name of a format of calls instead of what the template tells; NULL = none */
     bool warm_grammars;     /* prepare for constrained replies at once, so that the first does not wait for that */
     enum fill_mode fill;     /* of requests that name none */
@@ -60,6 +73,10 @@ struct server_config {
 /* Listens and returns. ST_IO in one sentence when the address is taken or cannot be had. SIGPIPE is ignored in the whole
  * process from here on. On failure *out is NULL. */
 MUST_CHECK enum status server_start(struct server **out, const struct server_config *cfg, struct err *e);
+
+/* Reads again what may change while serving, the API keys and the certificate, and opens the request log anew. What is
+ * wrong is logged and stays as it was. One thread only. */
+void server_reload(struct server *s);
 
 /* ---- requests without a connection ---- */
 
@@ -78,7 +95,7 @@ void server_asked_free(struct server_asked *a);                 /* NULL is fine 
 
 /* ---- serving ---- */
 
-/* The port it listens on, and "http://host:port". */
+/* The port it listens on, and "http://host:port"; 0 and "unix:/path" of a UNIX socket. */
 uint16_t server_port(const struct server *s);
 const char *server_url(const struct server *s);
 

@@ -273,7 +273,7 @@ def test_serve_ends_at_once_at_the_second_signal():
     child, url, port = start_server("--port", "0", model=model)
     body = json.dumps({"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True}).encode()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         until = time.monotonic() + 10
         while True:
             with urllib.request.urlopen(url + "/health", timeout=10) as reply:

@@ -17,23 +17,26 @@ CONTEXT, ROWS = 1024, 4
 
 
 class Server:
-    """A running `ffwd serve`. `log` is what it wrote to stderr so far."""
+    """A running `ffwd serve`. `log` is what it wrote to stderr so far. Unless `tcp`, the options say where it listens."""
 
-    def __init__(self, *options):
-        self.process = subprocess.Popen([FFWD, "serve", "-m", MODEL, "--port", "0", "--ctx", str(CONTEXT), *options],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    def __init__(self, *options, tcp=True, **more):
+        port = ["--port", "0"] if tcp else []
+        self.process = subprocess.Popen([FFWD, "serve", "-m", MODEL, *port, "--ctx", str(CONTEXT), *options],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more)
         self.log, self.url = "", None
         ready = threading.Event()
         threading.Thread(target=self._read, args=(ready,), daemon=True).start()
         assert ready.wait(60), "the server does not start: " + self.log
         assert self.url, "the server ended: " + self.log
+        if self.url.startswith("unix:"):
+            return
         self.host, self.port = "127.0.0.1", int(self.url.rsplit(":", 1)[1])
         self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=60)
 
     def _read(self, ready):
         for line in self.process.stderr:
             self.log += line.decode("utf-8", "replace")
-            found = re.search(r"listening on (http://\S+)", self.log)
+            found = re.search(r"listening on ((?:https?|unix):\S+)", self.log)
             if found:
                 self.url = found.group(1)
                 ready.set()
@@ -82,8 +85,23 @@ def idle_afterwards(server):
     assert server.load_becomes(0, 0, 10), "a request is left: " + str(server.get("/health"))
 
 
+@pytest.fixture
+def own():
+    """Starts servers that end with the test."""
+    servers = []
+
+    def start(*options, **more):
+        servers.append(Server("--rows", "2", *options, **more))
+        return servers[-1]
+    yield start
+    for s in servers:
+        if s.process.poll() is None:
+            s.process.kill()
+        s.process.wait(10)
+
+
 def head(path, length, *more):
-    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {length}", *more, "", ""]).encode()
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {length}", *more, "", ""]).encode()
 
 
 def read_all(sock):

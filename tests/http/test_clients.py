@@ -112,7 +112,7 @@ def test_chunked_bodies(server):
     body = message(b"hello")
     chunks = b"".join(b"%x;ext=1\r\n%s\r\n" % (1, body[i:i + 1]) for i in range(len(body))) + b"0\r\nTrailer: x\r\n\r\n"
     with server.connect() as sock:
-        sock.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        sock.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         sock.sendall(chunks)
         assert read_all(sock).startswith(b"HTTP/1.1 200 ")
 
@@ -131,7 +131,7 @@ def test_one_byte_at_a_time(server):
 def test_pipelining(server):
     body = message(b"a")
     with server.connect() as sock:
-        sock.sendall((head(CHAT, len(body)) + body) * 3 + b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        sock.sendall((head(CHAT, len(body)) + body) * 3 + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         reply = read_all(sock)
     assert reply.count(b"HTTP/1.1 200 OK") == 4 and reply.endswith(b"}")
 
@@ -180,11 +180,11 @@ def test_more_connections_than_places(server):
 
 @pytest.mark.parametrize("request_", [
     b"\r\n\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20,
-    b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n", b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n{}",
-    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
-    b"GET /health\0 HTTP/1.1\r\nHost: x\r\n\r\n", bytes(range(256)) * 50,
+    b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n", b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n{}",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
+    b"GET /health\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", bytes(range(256)) * 50,
 ])
 def test_what_is_not_http(server, request_):
     with server.connect(5) as sock:

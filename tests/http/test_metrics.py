@@ -1,5 +1,7 @@
 """GET /metrics, read by Prometheus' own parser."""
 import json
+import pathlib
+import re
 import time
 import urllib.request
 
@@ -96,3 +98,18 @@ def test_load_and_refusals():
         assert get(read(s)[1], "steps_total") == steps, "it computes for nobody"
     finally:
         assert s.stop() == 0
+
+
+def test_the_dashboard_asks_for_what_there_is(server):
+    """docs/grafana.json: every metric and label in it is served."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "docs/grafana.json").read_text()
+    panels = json.loads(text)["panels"]
+    expressions = [t["expr"] for p in panels for t in p["targets"]]
+    _, samples = read(server)
+    names = {name for name, _ in samples}
+    asked = set(re.findall(r"ffwd:\w+", " ".join(expressions)))
+    assert len(asked) > 15 and not asked - names, asked - names
+    for label, name in re.findall(r"by \((\w+)\) \(rate\((ffwd:\w+)", " ".join(expressions)):
+        assert any(n == name and label in dict(labels) for n, labels in samples), (name, label)
+    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels]
+    assert len(set(places)) == len(places) and len({p["id"] for p in panels}) == len(panels)

@@ -58,21 +58,6 @@ def stopping_within(server, seconds):
     raise AssertionError("/health still says ok")
 
 
-@pytest.fixture
-def own():
-    """Starts servers that end with the test."""
-    servers = []
-
-    def start(*options):
-        servers.append(Server("--rows", "2", *options))
-        return servers[-1]
-    yield start
-    for s in servers:
-        if s.process.poll() is None:
-            s.process.kill()
-        s.process.wait(10)
-
-
 def test_health_says_stopping_while_a_stream_goes_on(own):
     s = own()
     kept = http.client.HTTPConnection(s.host, s.port, timeout=10)

@@ -90,8 +90,8 @@ static inline char *post(const struct live *l, const char *path, const char *bod
 {
     char head[300];
     int fd = dial(l);
-    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path,
-             strlen(body));
+    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
+             path, strlen(body));
     say(fd, head);
     say(fd, body);
     return hear(fd);

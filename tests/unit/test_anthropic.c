@@ -394,9 +394,10 @@ static void test_errors(void **state)
     said(message(&l, "late", model), 504, "'type':'timeout_error'");
     said(post(&l, "/v1/messages", "{"), 400, "'request_id':'req_");
     said(post(&l, "/v1/messages", ""), 400, "'type':'invalid_request_error'");
-    said(raw(&l, "GET /v1/messages HTTP/1.1\r\nHost: x\r\nanthropic-version: 2023-06-01\r\nConnection: close\r\n\r\n"), 405,
+    said(raw(&l, "GET /v1/messages HTTP/1.1\r\nHost: localhost\r\nanthropic-version: 2023-06-01\r\n"
+                 "Connection: close\r\n\r\n"), 405,
            "{'type':'error',");
-    said(raw(&l, "GET /v2 HTTP/1.1\r\nHost: x\r\nanthropic-version: 2023-06-01\r\nConnection: close\r\n\r\n"), 404,
+    said(raw(&l, "GET /v2 HTTP/1.1\r\nHost: localhost\r\nanthropic-version: 2023-06-01\r\nConnection: close\r\n\r\n"), 404,
            "'type':'not_found_error'");
     stop(&l);
 }

@@ -557,8 +557,8 @@ static void take_id(char *reply, char *id, size_t cap)
 static char *call(const struct live *l, const char *method, const char *id, const char *more)
 {
     char request[300];
-    snprintf(request, sizeof request, "%s /v1/responses/%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n", method,
-             id, more);
+    snprintf(request, sizeof request, "%s /v1/responses/%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n",
+             method, id, more);
     return raw(l, request);
 }
 
@@ -604,7 +604,8 @@ static void test_errors(void **state)
     said(respond(&l, "fail", ",'stream':true,'model':'some/model'"), 500, "'type':'server_error'");
     said(respond(&l, "late", model), 504, "'code':'deadline'}");
     said(post(&l, "/v1/responses", "{"), 400, "'code':'invalid_json'}");
-    said(raw(&l, "GET /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), 405, "Allow: POST, OPTIONS");
+    said(raw(&l, "GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 405,
+         "Allow: POST, OPTIONS");
     stop(&l);
 }
 

@@ -78,7 +78,7 @@ static int ask(const char *route, const char *body)
 {
     char text[1024];
     int n = snprintf(text, sizeof text,
-                     "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", route,
+                     "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", route,
                      strlen(body), body);
     int fd = dial();
     if (fd < 0 || send(fd, text, (size_t)n, MSG_NOSIGNAL) == n)

@@ -179,7 +179,7 @@ static void test_client_leaves(void **state)
         char head[200];
         unsigned before = atomic_load(&submitted);
         int fd = dial(&l);
-        snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
+        snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
                  strlen(bodies[i]), bodies[i]);
         say(fd, head);
         while (atomic_load(&submitted) == before)
@@ -221,10 +221,10 @@ static void test_slow_clients(void **state)
     assert_true(closes_after(dial(&l), NULL) < 3); /* says nothing */
     assert_true(closes_after(dial(&l), "x") < 5);  /* a head without end */
     int fd = dial(&l);
-    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
+    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{");
     assert_true(closes_after(fd, " ") < 5);
     fd = dial(&l); /* reads nothing of a reply without end */
-    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 34\r\n\r\n"
+    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 34\r\n\r\n"
             "{\"prompt\":\"endless\",\"stream\":true}");
     const struct timespec nap = {.tv_nsec = 100000000};
     nanosleep(&nap, NULL);
@@ -241,13 +241,14 @@ static void test_bodies(void **state)
     (void)state;
     struct live l;
     start(&l, false);
-    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
+    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nExpect: 100-continue\r\n"
                    "Content-Length: 99999999\r\n\r\n"),
            413, "\"code\":\"too_long\"");
-    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                    "Content-Length: 99999999999999999999\r\n\r\n"),
            413, NULL);
-    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    expect(raw(&l, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                   "Transfer-Encoding: chunked\r\n\r\n"
                    "8\r\n{\"prompt\r\n7\r\n\":\"hi\"}\r\n0\r\n\r\n"),
            200, "Hello");
     /* A body that is too long is read to its end before the refusal is sent. */
@@ -255,7 +256,7 @@ static void test_bodies(void **state)
     char head[200], *big = malloc(n);
     memset(big, ' ', n);
     int fd = dial(&l);
-    snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    snprintf(head, sizeof head, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                                 "Content-Length: %zu\r\n\r\n", n);
     say(fd, head);
     for (size_t at = 0; at < n;) {
@@ -266,7 +267,7 @@ static void test_bodies(void **state)
     free(big);
     expect(hear(fd), 413, NULL);
     /* Two requests in one packet, two replies. */
-    char *s = raw(&l, "GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: x\r\n"
+    char *s = raw(&l, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
                       "Connection: close\r\n\r\n");
     assert_non_null(strstr(s, "\"status\":\"ok\""));
     expect(s, 200, "\"object\":\"list\"");

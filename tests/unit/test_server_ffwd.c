@@ -13,8 +13,8 @@ static char *post_with(const struct live *l, const char *path, const char *body)
 {
     char head[400];
     int fd = dial(l);
-    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\nContent-Length: %zu\r\n\r\n",
-             path, header, strlen(body));
+    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n"
+             "Content-Length: %zu\r\n\r\n", path, header, strlen(body));
     say(fd, head);
     say(fd, body);
     return hear(fd);
@@ -23,7 +23,7 @@ static char *post_with(const struct live *l, const char *path, const char *body)
 static char *get(const struct live *l, const char *path)
 {
     char request[100];
-    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
     return raw(l, request);
 }
 
@@ -404,7 +404,7 @@ static void test_draining(void **state)
     while (atomic_load(&submitted) - atomic_load(&closed) < 2)
         ;
     server_drain(l.server);
-    char *s = raw(&l, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); /* keep-alive, and closed all the same */
+    char *s = raw(&l, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* keep-alive, and closed all the same */
     assert_non_null(strstr(s, "Connection: close"));
     expect(s, 503, "{\"status\":\"stopping\",\"running\":2,\"waiting\":0}");
     expect(get(&l, "/metrics"), 200, NULL);

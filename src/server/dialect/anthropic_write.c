@@ -292,6 +292,7 @@ const struct reply_ops anthropic_ops = {
     .message_prefix = "msg_",
     .call_prefix = "toolu_",
     .prompt_field = "messages",
+    .quiet = REPLY_COMMENT,
     .chunk = chunk,
     .part_end = part_end,
     .end = end,

@@ -258,6 +258,7 @@ const struct reply_ops openai_chat_ops = {
     .message_prefix = "msg_",
     .call_prefix = "call_",
     .prompt_field = "messages",
+    .quiet = REPLY_COMMENT,
     .chunk = chunk,
     .part_end = part_end,
     .end = end,

@@ -502,6 +502,7 @@ const struct reply_ops responses_ops = {
     .message_prefix = "msg_",
     .call_prefix = "call_",
     .prompt_field = "input",
+    .quiet = REPLY_COMMENT,
     .chunk = chunk,
     .part_end = part_end,
     .end = end,

@@ -86,14 +86,19 @@ static uint64_t announced_length(struct http_call *call)
     return n;
 }
 
-bool http_check_length(struct http_call *call)
+void http_check_length(struct http_call *call)
 {
-    uint64_t n = announced_length(call);
-    if (n <= LIMIT_BODY)
+    if (announced_length(call) > LIMIT_BODY)
+        refuse_length(call);
+}
+
+bool http_refuse_at_once(struct http_call *call)
+{
+    if (!call->refusal || call->refusal == MHD_HTTP_NO_CONTENT)
         return false;
-    refuse_length(call);
     /* A client that asks first has sent nothing yet; an absurd length is not worth reading. */
-    return n > LIMIT_DRAIN || MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
+    return announced_length(call) > LIMIT_DRAIN ||
+           MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
 }
 
 void http_drop_body(struct http_call *call)

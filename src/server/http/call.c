@@ -1,5 +1,7 @@
 /* call: waiting for news and replying. See http.h. */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +18,12 @@ enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
     p[1] = (struct pollfd){.fd = call->http->stop_fd, .events = POLLIN};
     for (size_t i = 0; i < n; i++)
         p[i + 2] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    while (poll(p, (nfds_t)n + 2, -1) < 0)
+    int ready;
+    while ((ready = poll(p, (nfds_t)n + 2, call->quiet_ms ? call->quiet_ms : -1)) < 0)
         if (errno != EINTR)
             return HTTP_GONE;
+    if (!ready)
+        return HTTP_QUIET;
     if (p[0].revents)
         return HTTP_GONE;
     return p[1].revents ? HTTP_STOPPING : HTTP_READY;
@@ -29,17 +34,39 @@ static void add_header(struct MHD_Response *r, const char *name, const char *val
     (void)MHD_add_response_header(r, name, value);
 }
 
-/* Takes the response over. Everything that goes into a header is ours: constants, numbers, random ids. */
+void http_add_header(struct http_call *call, const char *name, const char *value)
+{
+    if (call->more_n == HTTP_MORE)
+        BUG("no room for the header %s", name);
+    call->more[call->more_n++] = (struct http_header_line){name, value};
+}
+
+void http_peer(const struct http_call *call, char *to, size_t cap)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info ? info->client_addr : NULL;
+    char text[INET6_ADDRSTRLEN] = "unix";
+    if (a && a->sa_family == AF_INET)
+        (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a)->sin_addr, text, sizeof text);
+    else if (a && a->sa_family == AF_INET6)
+        (void)inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, text, sizeof text);
+    snprintf(to, cap, "%s", text);
+}
+
+/* Takes the response over. What goes into a header is ours, or was looked at: an id, the origin of a page. The library
+ * refuses line breaks. */
 static void queue(struct http_call *call, int status, struct MHD_Response *r, const char *type)
 {
     if (!r)
         return;
     if (type)
         add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (call->id[0]) {
-        add_header(r, "X-Request-Id", call->id);
+    if (call->request_id || call->id[0])
+        add_header(r, "X-Request-Id", call->request_id ? call->request_id : call->id);
+    if (call->id[0])
         add_header(r, "Request-Id", call->id); /* what Anthropic's clients read */
-    }
+    for (size_t i = 0; i < call->more_n; i++)
+        add_header(r, call->more[i].name, call->more[i].value);
     if (call->allow && (status == MHD_HTTP_METHOD_NOT_ALLOWED || status == MHD_HTTP_NO_CONTENT))
         add_header(r, MHD_HTTP_HEADER_ALLOW, call->allow);
     if (http_stopping(call->http))
@@ -75,6 +102,8 @@ static void reply(struct http_call *call, int status, const struct buf *body, co
         snprintf(seconds, sizeof seconds, "%d", retry_after);
         add_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
+    if (!empty && call->http->cfg.watch->sent)
+        call->http->cfg.watch->sent(call, body->data, body->len);
     queue(call, status, r, empty ? NULL : type);
     /* All of it is there, so only the client can be slow now, and it holds the reply's memory. */
     http_keeper_deadline(call->http->keeper, call->slot, call->http->cfg.body_s);
@@ -130,6 +159,8 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
         return MHD_CONTENT_READER_END_OF_STREAM;
     size_t n = call->out.len < max ? call->out.len : max;
     memcpy(to, call->out.data, n);
+    if (call->http->cfg.watch->sent)
+        call->http->cfg.watch->sent(call, to, n);
     buf_drop(&call->out, n);
     return (ssize_t)n;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/http/private.h"
+#include "server/http/tls.h"
 #include "server/limits.h"
 
 #define LAST_WORD_NS 1000000000u /* how long http_free() waits for the last replies to be taken */
@@ -31,7 +32,10 @@ static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, c
     atomic_fetch_add(&h->under_way, 1);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
     http_find_route(call, method, url);
-    if (!http_check_length(call))
+    http_check_length(call);
+    if (!h->cfg.watch->admit(call, method, url))
+        return MHD_NO;
+    if (!http_refuse_at_once(call))
         return MHD_YES;
     h->cfg.refuse(call, call->refusal, &call->refusal_err);
     return call->replied;
@@ -46,7 +50,9 @@ static enum MHD_Result finish_call(struct http_call *call)
     (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     call->complete = true;
     call->arrived = clock_ns();
-    if (http_stopping(h) && !(call->route && call->route->while_stopping)) {
+    if (h->cfg.watch->came)
+        h->cfg.watch->came(call);
+    if (http_stopping(h) && !(call->route && call->route->flags & HTTP_WHILE_STOPPING)) {
         (void)err_set(&e, ST_CANCELLED, "", "the server is stopping");
         h->cfg.refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, &e);
     } else if (call->refusal == MHD_HTTP_NO_CONTENT) {
@@ -97,7 +103,7 @@ static const char *how_it_ended(const struct http_call *call, enum MHD_RequestTe
 static void log_call(const struct http_call *call, enum MHD_RequestTerminationCode why)
 {
     const struct http_route *r = call->route;
-    if (!call->complete || (r && r->while_stopping))
+    if (!call->complete || (r && r->flags & HTTP_WHILE_STOPPING))
         return;
     const char *end = how_it_ended(call, why);
     log_line(LOG_INFO, "%s %s %d %s %.3f s%s%s", r ? r->method : "-", r ? r->path : "-", call->status,
@@ -113,6 +119,8 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         return;
     *con_cls = NULL;
     log_call(call, why);
+    if (h->cfg.watch->over)
+        h->cfg.watch->over(call, how_it_ended(call, why));
     if (call->release)
         call->release(call);
     http_drop_body(call);
@@ -139,17 +147,41 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
     *socket_context = slot;
 }
 
+/* What HTTPS needs; what GnuTLS calls normal still has versions that are too old. */
+static const struct MHD_OptionItem tls_options[] = {
+    {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)http_tls_choose},
+    {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"},
+    {MHD_OPTION_END, 0, NULL},
+};
+
 static struct MHD_Daemon *start_daemon(struct http *h)
 {
+    static const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     const unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC;
-    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, h,
+    const bool tls = h->cfg.tls_cert != NULL;
+    return MHD_start_daemon(flags | (tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, h,
                             MHD_OPTION_LISTEN_SOCKET, h->cfg.listen_fd,
                             MHD_OPTION_CONNECTION_LIMIT, LIMIT_CONNECTIONS,
                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s,
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)LIMIT_CONNECTION_MEMORY,
                             MHD_OPTION_THREAD_STACK_SIZE, (size_t)LIMIT_CONNECTION_STACK,
                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_END);
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+                            MHD_OPTION_ARRAY, tls ? tls_options : none, MHD_OPTION_END);
+}
+
+static enum status start(struct http *h, struct err *e)
+{
+    enum status st = http_keeper_new(&h->keeper, e);
+    if (st == ST_OK && h->cfg.tls_cert)
+        st = MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) == MHD_YES
+                 ? http_tls_load(h->cfg.tls_cert, h->cfg.tls_key, e)
+                 : err_set(e, ST_UNSUPPORTED, "tls-cert", "this system's libmicrohttpd was built without TLS");
+    if (st != ST_OK)
+        close(h->cfg.listen_fd);
+    else if (!(h->daemon = start_daemon(h))) /* the library closes the socket even if it fails */
+        st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
+    return st;
 }
 
 enum status http_new(struct http **out, const struct http_config *cfg, struct err *e)
@@ -172,12 +204,9 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
         free(h);
         return st;
     }
-    st = http_keeper_new(&h->keeper, e);
-    if (st != ST_OK)
-        close(cfg->listen_fd);
-    else if (!(h->daemon = start_daemon(h))) /* the library closes the socket even if it fails */
-        st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
+    st = start(h, e);
     if (st != ST_OK) {
+        http_tls_release();
         http_keeper_free(h->keeper);
         close(h->stop_fd);
         free(h);
@@ -220,12 +249,13 @@ void http_free(struct http *h)
     http_drain(h);
     end_waits(h);
     MHD_socket fd = MHD_quiesce_daemon(h->daemon); /* nobody new from here on */
-    if (fd >= 0)
+    if (fd >= 0 && !h->cfg.shared)
         shutdown(fd, SHUT_RDWR); /* refuses them at once; closed when no thread can be looking at it any more */
     end_waits(h); /* whoever got in until then has had an answer */
     MHD_stop_daemon(h->daemon);
     if (fd >= 0)
         close(fd);
+    http_tls_release();
     http_keeper_free(h->keeper);
     close(h->stop_fd);
     free(h);

@@ -25,17 +25,35 @@ struct http_keeper_slot;
 
 typedef void http_handler(struct http_call *call);
 
+enum http_route_flag {
+    HTTP_WHILE_STOPPING = 1, /* answers after http_drain() too */
+    HTTP_OPEN = 2            /* needs no key; for the app's admit */
+};
+
 struct http_route {
     const char *method; /* "GET" serves HEAD as well */
     const char *path;   /* one that ends in '/' also matches everything below it */
     http_handler *handle;
-    bool while_stopping; /* answers after http_drain() too */
+    unsigned flags; /* of enum http_route_flag */
+};
+
+/* What the app sees of every call, whatever its route. All but admit may be NULL. */
+struct http_watch {
+    /* The head is there, and call->route or call->refusal. It may refuse the call by setting call->refusal and
+     * refusal_err. False: the connection is closed without a reply. */
+    bool (*admit)(struct http_call *call, const char *method, const char *path);
+    void (*came)(struct http_call *call); /* all of the body is there, if it was not refused */
+    void (*sent)(struct http_call *call, const char *data, size_t n); /* a piece of the reply's body */
+    void (*over)(struct http_call *call, const char *how); /* before `release`; "" = the reply was sent in full */
 };
 
 struct http_config {
     int listen_fd; /* taken over, on failure too */
+    bool shared;   /* listen_fd is also somebody else's, who goes on listening: it is closed, but not shut */
+    const char *tls_cert, *tls_key; /* of HTTPS (tls.h); NULL = HTTP. Not copied */
     const struct http_route *routes; /* ends with path NULL; outlives the http */
     void (*refuse)(struct http_call *call, int status, const struct err *e); /* replies with an error */
+    const struct http_watch *watch; /* outlives the http */
     void *app;
     uint32_t idle_s, head_s, body_s; /* longest silence; time for a request's head, for its body */
 };
@@ -44,8 +62,8 @@ MUST_CHECK enum status http_new(struct http **out, const struct http_config *cfg
 
 /*
  * The end comes in three moves, so that whoever watches from outside sees it coming. http_drain(): connections are still
- * taken, but only routes with while_stopping answer, every other request is a 503, and replies tell the client that the
- * connection closes. http_idle(): whether no call is under way any more. http_free(): waits that still go on end with
+ * taken, but only routes with HTTP_WHILE_STOPPING answer, every other request is a 503, and replies tell the client that
+ * the connection closes. http_idle(): whether no call is under way any more. http_free(): waits that still go on end with
  * HTTP_STOPPING, their clients have about a second to take a last word, and h is freed.
  */
 void http_drain(struct http *h);
@@ -57,7 +75,13 @@ void http_free(struct http *h);
 
 #define HTTP_FDS 40 /* descriptors of one wait: LIMIT_PARTS and a few */
 
-enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING };
+#define HTTP_MORE 8 /* headers that are added to one reply */
+
+enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING, HTTP_QUIET };
+
+struct http_header_line {
+    const char *name, *value; /* name NULL ends a list */
+};
 
 struct http_call {
     struct http *http;
@@ -78,7 +102,11 @@ struct http_call {
     const char *failure;            /* why a stream ended early, for the log; NULL = it did not */
     int status;                     /* of the reply, once it is queued */
     uint64_t arrived;               /* clock_ns() when the request was complete */
-    char id[40];                    /* of the reply; goes into X-Request-Id when not empty */
+    char id[40];                    /* of the reply; goes into Request-Id when not empty, */
+    const char *request_id;         /* and into X-Request-Id unless this does */
+    struct http_header_line more[HTTP_MORE]; /* of the reply; what they point to lives until it is queued */
+    size_t more_n;
+    void *note;                     /* the app's, from admit to over */
 
     /* the handler's */
     void *data;
@@ -88,9 +116,11 @@ struct http_call {
     struct buf out; /* what is still to be sent */
     bool (*fill)(struct http_call *call, bool *end);
     bool ended;
+    int quiet_ms; /* a wait of so long ends with HTTP_QUIET; 0 = none does */
 };
 
-/* Waits until one of fds[n] is readable, the client is gone, or http_free() was called. n <= HTTP_FDS. */
+/* Waits until one of fds[n] is readable, the client is gone, http_free() was called, or call->quiet_ms are over.
+ * n <= HTTP_FDS. */
 enum http_news http_wait(struct http_call *call, const int *fds, size_t n);
 
 /* Queues a whole JSON reply; retry_after > 0 becomes a header. */
@@ -105,13 +135,16 @@ struct http_file {
     size_t n;
     const char *type, *etag; /* the tag with its quotes */
 };
-struct http_header_line {
-    const char *name, *value; /* name NULL ends a list */
-};
 void http_reply_file(struct http_call *call, const struct http_file *f, const struct http_header_line *headers);
 
 /* A header of the request, or NULL. */
 const char *http_header(const struct http_call *call, const char *name);
+
+/* One more header of the reply; beyond HTTP_MORE it is a bug. */
+void http_add_header(struct http_call *call, const char *name, const char *value);
+
+/* The client's address, or "unix". */
+void http_peer(const struct http_call *call, char *to, size_t cap);
 
 /* A parameter of the address behind its '?', or NULL; "" where it has no value. */
 const char *http_query(const struct http_call *call, const char *name);

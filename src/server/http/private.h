@@ -23,7 +23,10 @@ void http_find_route(struct http_call *call, const char *method, const char *pat
 /* Collects n bytes of body. False: the connection is to be closed. */
 bool http_take_body(struct http_call *call, const char *data, size_t n);
 
-/* Looks at the announced length before any of the body is there. True: refuse at once, reading nothing. */
-bool http_check_length(struct http_call *call);
+/* Refuses an announced length that is too long before any of the body is there. */
+void http_check_length(struct http_call *call);
+
+/* Whether a call that is refused gets its reply now, its body unread. */
+bool http_refuse_at_once(struct http_call *call);
 
 #endif
