@@ -77,8 +77,8 @@ size_t model_run_bytes(const struct model *m, struct pool *pool, uint32_t tokens
  * span order. Cannot fail: non-finite values stay within their row and show in its logits. */
 void model_forward(struct model_run *r, const struct model_span *spans, uint32_t n_spans);
 
-/* Nanoseconds that linear layers took in forwards since the first call of this function, which begins to count them. What is
- * done to their outputs on the spot is in it; the head is not. */
+/* Nanoseconds that linear layers took in forwards since the first call of this function, which begins to count them. What
+ * becomes of their outputs on the spot is in it; the head is not. */
 uint64_t model_linear_ns(struct model_run *r);
 
 /* Logits of n of the last forward's ids: `at` indexes them in feeding order (span after span). out is [n][vocab] f32. top
