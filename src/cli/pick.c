@@ -40,10 +40,13 @@ bool pick_split(const char *path, uint32_t *no, uint32_t *of, size_t *stem)
         if (want == '0' ? end[i] < '0' || end[i] > '9' : end[i] != want)
             return false;
     }
-    *no = (uint32_t)strtoul(end + 1, NULL, 10);
-    *of = (uint32_t)strtoul(end + 10, NULL, 10);
+    uint32_t part = (uint32_t)strtoul(end + 1, NULL, 10), parts = (uint32_t)strtoul(end + 10, NULL, 10);
+    if (part < 1 || part > parts || parts > LIMIT_SPLITS)
+        return false;
+    *no = part;
+    *of = parts;
     *stem = n - SPLIT_BYTES;
-    return *no >= 1 && *no <= *of && *of <= LIMIT_SPLITS;
+    return true;
 }
 
 bool pick_is_safe(const char *path)
@@ -61,7 +64,8 @@ bool pick_is_safe(const char *path)
     }
 }
 
-/* Does `name` hold `word`, in any case, not within a longer word? '_' belongs to words: Q4_K is not in Q4_K_M. */
+/* Does `name` hold `word`, in any case, not as the beginning of a longer one? Q4_K is not in Q4_K_M; but a '_' may come
+ * before it, as in model_Q8_0. */
 static bool has_word(const char *name, const char *word)
 {
     size_t n = strlen(word);
@@ -91,14 +95,17 @@ struct search {
     size_t n, found, at; /* how many models fit, and the last of them */
 };
 
-/* Models whose path or its last step is `want`, or else those that have it as a word; NULL = all. */
-static void search(struct search *s, const char *want, bool exact)
+enum by { BY_PATH, BY_LAST_STEP, BY_WORD };
+
+/* Models whose path or its last step is `want`, or those that have it as a word; NULL = all. */
+static void search(struct search *s, const char *want, enum by by)
 {
     s->found = 0;
     for (size_t i = 0; i < s->n; i++) {
         const struct pick_file *f = &s->files[i];
-        bool fits = exact ? strcmp(f->path, want) == 0 || strcmp(base_name(f->path), want) == 0
-                          : is_head(f) && !is_helper(f->path) && (!want || has_word(f->path, want));
+        bool fits = by == BY_PATH        ? strcmp(f->path, want) == 0
+                    : by == BY_LAST_STEP ? strcmp(base_name(f->path), want) == 0
+                                         : is_head(f) && !is_helper(f->path) && (!want || has_word(f->path, want));
         if (fits && pick_is_gguf(f->path)) {
             s->found++;
             s->at = i;
@@ -124,13 +131,11 @@ enum status pick_head(const struct pick_file *files, size_t n, const char *want,
                       struct err *e)
 {
     struct search s = {.files = files, .n = n};
-    if (want)
-        search(&s, want, true);
-    if (s.found != 1)
-        search(&s, want, false);
+    for (int by = want ? BY_PATH : BY_WORD; by <= BY_WORD && s.found != 1; by++)
+        search(&s, want, (enum by)by);
     for (size_t i = 0; !want && s.found > 1 && i < sizeof usual / sizeof *usual; i++) {
         size_t all = s.found;
-        search(&s, usual[i], false);
+        search(&s, usual[i], BY_WORD);
         s.found = s.found ? s.found : all;
     }
     *out = s.at;

@@ -20,7 +20,8 @@ struct pick_file {
     char sha256[65]; /* "" = unknown */
 };
 
-/* Is `path` part `no` (from 1) of `of` parts? Then `stem` bytes of it come before "-00001-of-00003.gguf". */
+/* Is `path` part `no` (from 1) of `of` parts? Then `stem` bytes of it come before "-00001-of-00003.gguf". Where it is not,
+ * nothing is written. */
 bool pick_split(const char *path, uint32_t *no, uint32_t *of, size_t *stem);
 
 bool pick_is_gguf(const char *path);
@@ -28,8 +29,9 @@ bool pick_is_gguf(const char *path);
 /* Can it be used as a path below a folder: no empty, hidden or upward step, no byte that a terminal might obey. */
 bool pick_is_safe(const char *path);
 
-/* Which file stands for the model: a whole one, or a part (the first, unless `want` is the path of another). `want` is a
- * path in the list, the name at its end, a quant, or NULL: the only model, or the best known to be a good choice.
+/* Which file stands for the model: a whole one, or a part (the first, unless `want` is the path of another). `want` is,
+ * in this order, a path in the list, the name at its end, a quant; or NULL: the only model, or the best known to be a
+ * good choice.
  * ST_ARGUMENT says which there are. `repo` names the list in texts. */
 MUST_CHECK enum status pick_head(const struct pick_file *files, size_t n, const char *want, const char *repo, size_t *out,
                                  struct err *e);

@@ -20,11 +20,14 @@ static void split_names(void **state)
     assert_int_equal(of, 3);
     assert_int_equal(stem, 3);
     assert_true(pick_split("m-00001-of-00001.gguf", &no, &of, &stem));
+    no = of = 7;
+    stem = 9;
     static const char *const none[] = {"m.gguf", "-00001-of-00002.gguf", "m-00000-of-00002.gguf", "m-00003-of-00002.gguf",
                                        "m-00001-of-99999.gguf", "m-0000x-of-00002.gguf", "m-00001-of-00002.ggu", ""};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         if (pick_split(none[i], &no, &of, &stem))
             fail_msg("taken for a part: %s", none[i]);
+    assert_true(no == 7 && of == 7 && stem == 9);
 }
 
 static void safe_paths(void **state)
@@ -88,6 +91,10 @@ static void several(void **state)
     expect(two, "Q8_0", "repo holds more than one such model; say which: a-Q8_0.gguf, b-Q8_0.gguf, c-IQ2.gguf");
     expect(two, NULL, "repo holds more than one such model; say which: a-Q8_0.gguf, b-Q8_0.gguf, c-IQ2.gguf");
     expect(two, "a-Q8_0.gguf", "a-Q8_0.gguf");
+    const char *const top[] = {"m.gguf", "x/m.gguf", "y/m.gguf", "x/q_Q8_0.gguf", NULL};
+    expect(top, "m.gguf", "m.gguf");
+    expect(top, "y/m.gguf", "y/m.gguf");
+    expect(top, "Q8_0", "x/q_Q8_0.gguf");
     const char *const one[] = {"x/odd.gguf", "x/config.json", NULL};
     expect(one, NULL, "x/odd.gguf");
     const char *const none[] = {"config.json", NULL};
