@@ -32,15 +32,18 @@ static const struct opt_verb verb = {
 
 /* --- removing --------------------------------------------------------------------------------------------------------- */
 
-/* Is a download of that file under way? Then its part is locked (store.h). */
-static bool is_busy(const char *part)
+/* Takes the lock that a download of the file at `path` would hold (store.h). *fd is -1 where nothing was left of one. */
+static enum status lock(const char *path, int *fd, struct err *e)
 {
-    int fd = open(part, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0;
-    close(fd);
-    return busy;
+    char part[PATH_CAP];
+    snprintf(part, sizeof part, "%s" STORE_PART, path);
+    *fd = open(part, O_RDWR | O_CLOEXEC);
+    if (*fd < 0)
+        return errno == ENOENT ? ST_OK : err_errno(e, ST_IO, part, "cannot open %s", part);
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+        return ST_OK;
+    return errno == EWOULDBLOCK ? err_set(e, ST_BUSY, path, "%s is being fetched by another process", path)
+                                : err_errno(e, ST_IO, part, "cannot lock %s", part);
 }
 
 static enum status remove_file(const char *path, struct err *e)
@@ -53,8 +56,6 @@ static enum status remove_part(const char *path, struct err *e)
 {
     char beside[PATH_CAP];
     snprintf(beside, sizeof beside, "%s" STORE_PART, path);
-    if (is_busy(beside))
-        return err_set(e, ST_BUSY, path, "%s is being fetched by another process", path);
     TRY(remove_file(path, e));
     TRY(remove_file(beside, e));
     snprintf(beside, sizeof beside, "%s" STORE_FROM, path);
@@ -69,15 +70,29 @@ static void remove_folders(const char *dir, char *path)
         up = dirname(up);
 }
 
+/* All or nothing: what is being fetched is found out before the first file goes. */
 static enum status remove_model(const struct cached_list *l, const struct cached *m, struct err *e)
 {
     char path[STORE_PATH];
-    for (uint32_t no = 1; no <= m->of; no++) {
-        TRY(cached_path(l, m, no, path, sizeof path, e));
-        TRY(remove_part(path, e));
+    int locks[LIMIT_SPLITS];
+    uint32_t no, locked = 0;
+    enum status st = ST_OK;
+    for (no = 1; no <= m->of && st == ST_OK; no++) {
+        st = cached_path(l, m, no, path, sizeof path, e);
+        if (st == ST_OK)
+            st = lock(path, &locks[locked++], e);
     }
-    remove_folders(l->dir, path);
-    return ST_OK;
+    for (no = 1; no <= m->of && st == ST_OK; no++) {
+        st = cached_path(l, m, no, path, sizeof path, e);
+        if (st == ST_OK)
+            st = remove_part(path, e);
+    }
+    while (locked--)
+        if (locks[locked] >= 0)
+            close(locks[locked]);
+    if (st == ST_OK)
+        remove_folders(l->dir, path);
+    return st;
 }
 
 /* --- which ------------------------------------------------------------------------------------------------------------ */

@@ -88,6 +88,14 @@ def test_rm():
     assert os.path.isdir(models)
 
 
+def test_rm_of_what_is_only_called_like_a_part():
+    parts = {f"o/n/x-0000{i}-of-00003.gguf": 5 for i in range(4)}
+    models, env = cache(**parts)
+    assert listed(env)["o/n/x-00000-of-00003.gguf"]["of"] == 1
+    ffwd("rm", "-y", "o/n/x-00000-of-00003.gguf", env=env).ok()
+    assert left(models) == ["o", "o/n"] + list(parts)[1:], left(models)
+
+
 def test_rm_leaves_a_download_alone():
     models, env = cache(**{"m/x.gguf.part": 5})
     with open(os.path.join(models, "m/x.gguf.part"), "rb") as f:
@@ -95,6 +103,14 @@ def test_rm_leaves_a_download_alone():
         ffwd("rm", "--yes", "m/x.gguf", env=env).fails(1, "another process")
         assert left(models) == ["m", "m/x.gguf.part"]
     ffwd("rm", "--yes", "m/x.gguf", env=env).ok()
+    assert left(models) == []
+    models, env = cache(**{"s-00001-of-00003.gguf": 5, "s-00002-of-00003.gguf": 5, "s-00003-of-00003.gguf.part": 5})
+    before = left(models)
+    with open(os.path.join(models, "s-00003-of-00003.gguf.part"), "rb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        ffwd("rm", "--yes", "s-00001-of-00003.gguf", env=env).fails(1, "s-00003-of-00003.gguf", "another process")
+    assert left(models) == before
+    ffwd("rm", "--yes", "s-00001-of-00003.gguf", env=env).ok()
     assert left(models) == []
 
 
