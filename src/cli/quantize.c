@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/bar.h"
@@ -48,7 +50,8 @@ static const struct opt opts[] = {
     {"out", 'o', OPT_STR, offsetof(struct options, out), 0, 0, "FILE", "the file to write"},
     {"type", 0, OPT_STR, offsetof(struct options, type), 0, 0, "TYPE",
      "what matrices become: Q8_0, Q6_K, Q4_K or Q4_0 (about 8.5, 6.6, 4.5 and 4.5 bits a weight)"},
-    {"force", 'f', OPT_FLAG, offsetof(struct options, force), 0, 0, NULL, "replace a file that is there already"},
+    {"force", 'f', OPT_FLAG, offsetof(struct options, force), 0, 0, NULL,
+     "replace a file that is there already, also FILE.part"},
     CLI_OPT_THREADS(struct options),
     CLI_OPT_JSON(struct options),
 };
@@ -76,7 +79,8 @@ struct job {
     struct pool *workers;
     const char *path;
     char part[PATH_CAP];
-    int fd; /* of the part; -1 = closed */
+    bool force;
+    int fd; /* of the part, locked; -1 = closed */
     struct bar bar;
     uint64_t done, total; /* bytes of the source */
     float *floats;        /* [workers][2][CHUNK] */
@@ -217,15 +221,44 @@ static enum status write_tensor(struct job *j, size_t i, struct err *e)
 
 /* --- the file ----------------------------------------------------------------------------------------------------- */
 
+/* The part may be the model that is being read, or what another process is writing: nothing of it is touched before. */
+static enum status claim_part(const struct job *j, int fd, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return err_errno(e, ST_IO, j->part, "cannot examine %s", j->part);
+    if (weights_has_file(j->w, st.st_dev, st.st_ino))
+        return err_set(e, ST_ARGUMENT, "-o", "-o: %s would be overwritten, which the weights are read from", j->part);
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno != EWOULDBLOCK)
+        return err_errno(e, ST_IO, j->part, "cannot lock %s", j->part);
+    if (!locked || !store_is_still(fd, j->part))
+        return err_set(e, ST_BUSY, j->part, "%s is being written by another process", j->part);
+    return ftruncate(fd, 0) == 0 ? ST_OK : err_errno(e, ST_IO, j->part, "cannot empty %s", j->part);
+}
+
+static enum status open_part(struct job *j, struct err *e)
+{
+    int fd = open(j->part, O_WRONLY | O_CREAT | O_CLOEXEC | (j->force ? 0 : O_EXCL), 0666);
+    if (fd < 0 && errno == EEXIST)
+        return err_set(e, ST_ARGUMENT, "-o", "%s is there already; --force replaces it", j->part);
+    if (fd < 0)
+        return err_errno(e, ST_IO, j->part, "cannot create %s", j->part);
+    enum status st = claim_part(j, fd, e);
+    if (st == ST_OK)
+        j->fd = fd;
+    else
+        close(fd);
+    return st;
+}
+
 static enum status fill(struct job *j, const struct buf *head, uint64_t end, struct err *e)
 {
     const char *slash = strrchr(j->path, '/');
     char dir[PATH_CAP];
     snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - j->path) + 1 : 1, slash ? j->path : ".");
     TRY(store_room(dir, j->path, end, e));
-    j->fd = open(j->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (j->fd < 0)
-        return err_errno(e, ST_IO, j->part, "cannot create %s", j->part);
+    TRY(open_part(j, e));
     if (ftruncate(j->fd, (off_t)end) != 0)
         return err_errno(e, ST_IO, j->part, "cannot write %s", j->part);
     TRY(put(j, head->data, head->len, 0, e));
@@ -303,6 +336,7 @@ static enum status prepare(struct job *j, const struct options *o, struct weight
     TRY(pool_new(&j->workers, (int)o->threads, e));
     j->w = *w;
     j->path = o->out;
+    j->force = o->force;
     j->places = calloc(weights_count(*w) + 1, sizeof *j->places);
     j->floats = calloc((size_t)pool_size(j->workers) * 2 * CHUNK, sizeof *j->floats);
     j->slice = malloc((size_t)SLICE * CHUNK / 32 * 34); /* Q8_0 is the largest */

@@ -41,8 +41,7 @@ static enum status make_folder(const char *path, struct err *e)
     return cli_make_dirs(dir, e);
 }
 
-/* The one who had the lock may have renamed or removed the file that we waited for. */
-static bool is_still(int fd, const char *path)
+bool store_is_still(int fd, const char *path)
 {
     struct stat ours, theirs;
     return fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_ino == theirs.st_ino &&
@@ -82,7 +81,7 @@ enum status store_open(struct store *s, const char *path, struct err *e)
             store_close(s, true);
             return st;
         }
-    } while (!is_still(s->fd, s->part));
+    } while (!store_is_still(s->fd, s->part));
     SHA256Init(&s->hash);
     return ST_OK;
 }

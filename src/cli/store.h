@@ -58,6 +58,9 @@ void store_close(struct store *s, bool keep);
 /* Compares the SHA-256 of a file with `sha256`: ST_MODEL when it is another one. */
 MUST_CHECK enum status store_verify(const char *path, const char *name, const char *sha256, struct err *e);
 
+/* Is `path` still what the open file is called? Whoever had its lock before may have renamed or removed it. */
+bool store_is_still(int fd, const char *path);
+
 /* Is `s` a SHA-256 in hexadecimal? */
 bool store_is_sha256(const char *s);
 

@@ -203,6 +203,16 @@ uint64_t weights_file_bytes(const struct weights *w)
     return w->bytes;
 }
 
+bool weights_has_file(const struct weights *w, uint64_t device, uint64_t inode)
+{
+    for (size_t i = 0; i < w->n_parts; i++) {
+        const struct gguf_file *f = &w->parts[i];
+        if (f->mapped && f->identity[0] == device && f->identity[1] == inode)
+            return true;
+    }
+    return false;
+}
+
 size_t weights_count(const struct weights *w)
 {
     return w->count;

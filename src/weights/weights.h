@@ -47,6 +47,8 @@ const char *weights_path(const struct weights *w);
 /* The end of a long path, short enough for error texts. */
 const char *weights_shown(const struct weights *w);
 uint64_t weights_file_bytes(const struct weights *w); /* of all parts */
+/* Is that file, as stat() numbers it, one of those that are mapped? */
+bool weights_has_file(const struct weights *w, uint64_t device, uint64_t inode);
 
 size_t weights_count(const struct weights *w);
 const struct tensor *weights_at(const struct weights *w, size_t i);

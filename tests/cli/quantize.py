@@ -1,4 +1,5 @@
 """`ffwd quantize`: what becomes of tensors and metadata, bit by bit where there is a reference, and how it fails."""
+import fcntl
 import os
 import resource
 import signal
@@ -183,6 +184,24 @@ def test_quantize_replaces_its_source():
     want, _ = quantize(src, "Q8_0")
     ffwd("quantize", "-m", src, "-o", src, "--type", "Q8_0", "--force").ok()
     assert gguf_file.File(src).data == want.data
+
+
+def test_quantize_spares_the_part_of_somebody_else():
+    src, out = source("spare.gguf"), temp("spared.gguf")
+    part = temp("spared.gguf.part", b"half of a download")
+    ffwd("quantize", "-m", src, "-o", out, "--type", "Q8_0").fails(1, part, "--force")
+    with open(part, "rb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        ffwd("quantize", "-m", src, "-o", out, "--type", "Q8_0", "-f").fails(1, part, "another process")
+        assert f.read() == b"half of a download"
+    ffwd("quantize", "-m", src, "-o", out, "--type", "Q8_0", "-f").ok()
+    assert not os.path.exists(part)
+    with open(src, "rb") as f:
+        weights = f.read()
+    os.rename(src, part)
+    ffwd("quantize", "-m", part, "-o", out, "--type", "Q8_0", "-f").fails(1, part, "read from")
+    with open(part, "rb") as f:
+        assert f.read() == weights
 
 
 def test_quantize_full_disk_and_interruption_leave_nothing():
