@@ -49,7 +49,9 @@ static const struct opt_verb verb = {
     "-m FILE [--ctx N] [--rows N] [--json]", opts, sizeof opts / sizeof *opts};
 
 struct answer {
+    const struct model *model;
     const struct model_info *info;
+    struct pool *workers;
     struct engine_machine machine;
     uint32_t context, rows, largest;
     size_t kv, scratch, logits, program;
@@ -71,25 +73,33 @@ static size_t kv_bytes(const struct answer *a, enum kern_kv format, uint32_t con
     return kv_config_bytes(&kv);
 }
 
-/* Everything but keys and values. */
-static void count_memory(struct answer *a, const struct model *m, struct pool *workers)
+/* The scratch of a step: what attention takes of it grows with the context. */
+static size_t scratch_bytes(const struct answer *a, uint32_t context)
 {
     uint32_t step = a->rows * LIMIT_SPAN < LIMIT_STEP ? a->rows * LIMIT_SPAN : LIMIT_STEP;
-    a->scratch = model_run_bytes(m, workers, step, a->context);
+    return model_run_bytes(a->model, a->workers, step, context);
+}
+
+/* Everything but keys and values. */
+static void count_memory(struct answer *a)
+{
+    a->scratch = scratch_bytes(a, a->context);
     a->logits = (size_t)(a->rows + HEADS_EACH) * a->info->vocab * sizeof(float);
     a->program = PROGRAM_BYTES + (size_t)a->info->vocab * TOKEN_BYTES;
     a->needed = a->info->weight_bytes + a->scratch + a->logits + a->program;
     a->available = mem_available();
 }
 
-/* The longest context whose keys and values fit beside the rest, at most the model's own. */
+/* The longest context whose keys, values and scratch fit beside the rest, at most the model's own. `needed` is yet without
+ * keys and values. */
 static uint32_t find_largest(const struct answer *a, enum kern_kv format)
 {
-    uint64_t room = a->available > a->needed ? a->available - a->needed : 0;
+    uint64_t rest = a->needed - a->scratch, room = a->available > rest ? a->available - rest : 0;
     uint32_t lo = 0, hi = a->info->context + 1; /* lo fits, hi does not */
     while (hi - lo > 1) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (kv_bytes(a, format, mid) <= room)
+        size_t kv = kv_bytes(a, format, mid), scratch = scratch_bytes(a, mid);
+        if (kv <= room && scratch <= room - kv)
             lo = mid;
         else
             hi = mid;
@@ -172,12 +182,12 @@ static enum status answer(const struct options *o, const struct model *m, const 
                           struct pool *workers, bool *fits, struct err *e)
 {
     enum kern_kv format = o->kv ? KERN_KV_F32 : KERN_KV_F16;
-    struct answer a = {.info = model_info(m), .rows = o->rows};
+    struct answer a = {.model = m, .info = model_info(m), .workers = workers, .rows = o->rows};
     a.context = o->ctx ? o->ctx : a.info->context;
     if (a.context > a.info->context)
         return err_set(e, ST_TOO_LONG, "--ctx", "--ctx: %u is more than the model's context of %u", a.context,
                        a.info->context);
-    count_memory(&a, m, workers);
+    count_memory(&a);
     a.largest = find_largest(&a, format);
     a.kv = kv_bytes(&a, format, a.context);
     if (a.kv == SIZE_MAX)

@@ -63,6 +63,18 @@ def test_fit_of_models_beyond_this_machine():
         "decode_tokens_per_s"] < 2.2
 
 
+def test_fit_largest_context_holds_whatever_was_asked():
+    """Where attention's scratch grows with the context nearly as keys and values do: many heads, few of keys."""
+    layers = fit("-m", any_model())["memory"]["machine"] // (16 << 30) + 1  # keys and values of a layer: 16 GB
+    meta, tensors = gguf_file.llama(layers, 2048, 2048, 64, 2, 1000, 1 << 20)
+    path = gguf_file.write(temp("thin.gguf"), meta,
+                           [(n, dims, "F32" if len(dims) == 1 else "Q8_0", None) for n, dims in tensors])
+    largest = fit("-m", path, "--rows", "64", "--ctx", "64")["largest_context"]
+    assert 64 < largest < 1 << 20
+    fit("-m", path, "--rows", "64", "--ctx", str(int(largest * 0.98)))  # free memory is never quite the same
+    assert ffwd("fit", "-m", path, "--rows", "64", "--ctx", str(int(largest * 1.02))).code == 1
+
+
 def test_fit_says_it_in_words():
     out = ffwd("fit", "-m", any_model(), "--ctx", "64").ok().out
     for words in ("1 sequence of 64 tokens", "memory: weights", "it fits", "speed, about:", "GB/s"):
