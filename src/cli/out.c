@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/paint.h"
+
 #define SECOND_SIGNAL_NS 500000000u
 
 static double begin_seconds;
@@ -35,8 +37,11 @@ int cli_fail(const struct err *e)
 {
     cli_progress("%s", "");
     fputs("ffwd: ", stderr);
-    for (const char *p = e->text; *p; p++) /* it may quote a file: one line, and nothing that a terminal obeys */
-        fputc((unsigned char)*p < ' ' || *p == 127 ? ' ' : *p, stderr);
+    for (const char *p = e->text; *p;) { /* it may quote a file: one line, and nothing that a terminal obeys */
+        size_t skip = *p == '\n' || *p == '\t' ? 1 : paint_control(p, 2);
+        fputc(skip ? ' ' : *p, stderr);
+        p += skip ? skip : 1;
+    }
     fputc('\n', stderr);
     return 1;
 }

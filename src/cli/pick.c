@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/paint.h"
+
 #define SPLIT_BYTES 20u /* of "-00001-of-00003.gguf" */
 
 /* What is taken when nobody said which: small losses first, then what is bigger. */
@@ -57,7 +59,7 @@ bool pick_is_safe(const char *path)
         if (!*p || *p == '/' || *p == '.')
             return false;
         for (; *p && *p != '/'; p++)
-            if ((unsigned char)*p < ' ' || *p == 127 || *p == '\\')
+            if ((unsigned char)*p < ' ' || paint_control(p, 2) || *p == '\\')
                 return false;
         if (!*p)
             return true;

@@ -210,9 +210,10 @@ def test_pull_split_address():
 def test_pull_odd_names():
     cache = Cache()
     for name in ("ftp://127.0.0.1/x.gguf", "http://u:p@127.0.0.1/x.gguf", "http://127.0.0.1/x", "http://127.0.0.1/../x.gguf",
-                 "http://127.0.0.1/.x.gguf", "a/b/c", "../x", "-m", "a b", "maker/x:../y.gguf", "maker/x:"):
+                 "http://127.0.0.1/.x.gguf", "a/b/c", "../x", "-m", "a b", "maker/x:../y.gguf", "maker/x:", "x\u009b31m"):
         end = cache.pull(name)
         assert end.code in (1, 2) and end.err.count("\n") == 1 and end.out == "", end
+        assert "\u009b" not in end.err, end
     cache.pull("x", "--sha256", "12").fails(2, "--sha256")
     cache.pull("x", "y", "--sha256", "0" * 64).fails(2, "--sha256")
     assert cache.files() == {}

@@ -33,8 +33,9 @@ static void split_names(void **state)
 static void safe_paths(void **state)
 {
     (void)state;
-    static const char *const good[] = {"m.gguf", "a/b/m.gguf", "a b/ü..x"};
-    static const char *const bad[] = {"", "/m", "a//m", "a/", "../m", "a/../m", ".m", "a/.m", "a\nb", "a\x7f", "a\\b"};
+    static const char *const good[] = {"m.gguf", "a/b/m.gguf", "a b/ü..x", "\xc2\xa0"};
+    static const char *const bad[] = {"", "/m", "a//m", "a/", "../m", "a/../m", ".m", "a/.m", "a\nb", "a\x7f", "a\\b",
+                                      "a\xc2\x9b" "31m"};
     char longest[LIMIT_PULL_PATH + 1];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_true(pick_is_safe(good[i]));
