@@ -11,8 +11,7 @@
 #include "cli/get.h"
 #include "cli/store.h"
 
-#define STEP (64u << 10)               /* bytes beyond the best try so far that make a try count as progress */
-#define ROOM_EVERY (UINT64_C(64) << 20) /* bytes after which the disk is looked at again when no length is known */
+#define STEP (64u << 10) /* bytes beyond the best try so far that make a try count as progress */
 
 struct job {
     const struct download *d;
@@ -22,7 +21,6 @@ struct job {
     char validator[STORE_VALIDATOR];
     char said[STORE_HEX]; /* SHA-256 by the server, "" = none */
     uint64_t total;       /* 0 = unknown */
-    uint64_t room_at;     /* size at which the disk is looked at again */
     bool judged;          /* the reply at hand was found fit to be taken */
     bool stale;           /* it was not a continuation of what there is: begin again */
     bool resumed;         /* some of the part was fetched by another process, or by another try */
@@ -32,6 +30,17 @@ bool download_there(const char *path, uint64_t bytes)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (bytes == 0 || (uint64_t)st.st_size == bytes);
+}
+
+uint64_t download_missing(const char *path, uint64_t bytes)
+{
+    struct stat st;
+    char part[STORE_PATH + 16];
+    if (download_there(path, bytes))
+        return 0;
+    snprintf(part, sizeof part, "%s" STORE_PART, path);
+    uint64_t held = stat(part, &st) == 0 ? (uint64_t)st.st_size : 0;
+    return held < bytes ? bytes - held : 0;
 }
 
 /* Is what the part holds known to be the beginning of what will come? */
@@ -69,7 +78,6 @@ static enum status judge(struct job *j, const struct get_reply *r, struct err *e
     if (r->status == 200 || r->validator[0])
         memcpy(j->validator, r->validator, sizeof j->validator);
     TRY(store_room(j->store.part, d->name, j->total > j->store.size ? j->total - j->store.size : 0, e));
-    j->room_at = j->store.size + ROOM_EVERY;
     bar_begin(&j->bar, d->name, j->store.size);
     j->judged = true;
     return can_resume(j) ? store_note(&j->store, j->key, j->validator, e) : ST_OK;
@@ -85,10 +93,6 @@ static enum status take(void *ctx, const struct get_reply *r, const void *data, 
     if (j->total && (j->store.size > j->total || n > j->total - j->store.size))
         return err_set(e, ST_MODEL, j->d->name, "%s: the server sends more than the %llu bytes expected", j->d->name,
                        (unsigned long long)j->total);
-    if (j->store.size >= j->room_at) {
-        TRY(store_room(j->store.part, j->d->name, 0, e));
-        j->room_at = j->store.size + ROOM_EVERY;
-    }
     TRY(store_write(&j->store, data, n, e));
     if (!j->d->quiet)
         bar_show(&j->bar, j->store.size, j->total);

@@ -27,6 +27,10 @@ struct download {
  * was expected, or no GGUF file. ST_CANCELLED after a signal; spawn_catch_signals() is the caller's. */
 MUST_CHECK enum status download_file(const struct download *d, const char *path, struct err *e);
 
+/* What a file of `bytes` bytes still takes of the disk: nothing when it is there. The bytes of its part are not taken
+ * twice, whether they are kept or fetched again. */
+uint64_t download_missing(const char *path, uint64_t bytes);
+
 /* Is it there, as far as that can be told without reading it? */
 bool download_there(const char *path, uint64_t bytes);
 

@@ -93,7 +93,7 @@ static enum status check_room(const struct hub_list *l, const uint32_t *files, u
         const struct pick_file *f = &l->files[files[i]];
         snprintf(below, sizeof below, "%s/%s", repo, f->path);
         TRY(cli_join(path, sizeof path, dir, below, e));
-        need += download_there(path, f->bytes) ? 0 : f->bytes;
+        need += download_missing(path, f->bytes);
     }
     return need ? store_room(dir, repo, need, e) : ST_OK;
 }

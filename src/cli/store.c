@@ -18,6 +18,7 @@
 
 #define CHUNK (1u << 18)
 #define WAIT_NS 100000000L
+#define ROOM_EVERY (UINT64_C(64) << 20) /* bytes after which the disk is looked at again */
 #define MARGIN (UINT64_C(64) << 20) /* bytes of the disk that are left alone */
 
 bool store_is_sha256(const char *s)
@@ -103,7 +104,7 @@ void store_close(struct store *s, bool keep)
 enum status store_restart(struct store *s, struct err *e)
 {
     SHA256Init(&s->hash);
-    s->size = 0;
+    s->size = s->room_at = 0;
     unlink(s->from);
     if (ftruncate(s->fd, 0) != 0 || lseek(s->fd, 0, SEEK_SET) != 0)
         return err_errno(e, ST_IO, s->part, "cannot empty %s", s->part);
@@ -155,30 +156,18 @@ enum status store_resume(struct store *s, const char *key, char validator[STORE_
 
 enum status store_note(struct store *s, const char *key, const char *validator, struct err *e)
 {
-    FILE *f = fopen(s->from, "we");
-    if (!f)
-        return err_errno(e, ST_IO, s->from, "cannot create %s", s->from);
+    int fd = open(s->from, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); /* the address may hold a key */
+    FILE *f = fd >= 0 && fchmod(fd, 0600) == 0 ? fdopen(fd, "w") : NULL;
+    if (!f) {
+        enum status st = err_errno(e, ST_IO, s->from, "cannot create %s", s->from);
+        if (fd >= 0)
+            close(fd);
+        return st;
+    }
     fprintf(f, "%s\n%s\n", key, validator);
     bool bad = ferror(f);
     if (fclose(f) != 0 || bad)
         return err_errno(e, ST_IO, s->from, "cannot write %s", s->from);
-    return ST_OK;
-}
-
-enum status store_write(struct store *s, const void *data, size_t n, struct err *e)
-{
-    const char *at = data;
-    SHA256Update(&s->hash, data, n);
-    for (size_t left = n; left;) {
-        ssize_t wrote = write(s->fd, at, left);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote < 0)
-            return err_errno(e, ST_IO, s->path, "cannot write %s to the cache", base_name(s->path));
-        at += wrote;
-        left -= (size_t)wrote;
-    }
-    s->size += n;
     return ST_OK;
 }
 
@@ -193,6 +182,27 @@ enum status store_room(const char *path, const char *name, uint64_t bytes, struc
         return ST_OK;
     return err_set(e, ST_IO, path, "%.100s needs %s more, and the disk of the cache has %s free", name,
                    bar_bytes(bytes, need), bar_bytes(free_bytes, have));
+}
+
+enum status store_write(struct store *s, const void *data, size_t n, struct err *e)
+{
+    const char *at = data;
+    if (s->size >= s->room_at) {
+        TRY(store_room(s->part, base_name(s->path), n, e));
+        s->room_at = s->size + ROOM_EVERY;
+    }
+    SHA256Update(&s->hash, data, n);
+    for (size_t left = n; left;) {
+        ssize_t wrote = write(s->fd, at, left);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return err_errno(e, ST_IO, s->path, "cannot write %s to the cache", base_name(s->path));
+        at += wrote;
+        left -= (size_t)wrote;
+    }
+    s->size += n;
+    return ST_OK;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */

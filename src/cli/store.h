@@ -27,6 +27,7 @@ struct store {
     int fd; /* of the part, locked; -1 = closed */
     SHA2_CTX hash;
     uint64_t size; /* bytes of the part, all of them hashed */
+    uint64_t room_at; /* size at which the disk is looked at again */
 };
 
 /* Makes the folders, opens the part and waits for its lock. ST_CANCELLED after a signal. On failure it is closed. */
@@ -42,6 +43,7 @@ MUST_CHECK enum status store_restart(struct store *s, struct err *e);
 /* Says what the part is the beginning of. */
 MUST_CHECK enum status store_note(struct store *s, const char *key, const char *validator, struct err *e);
 
+/* Looks now and then whether the disk has room left: ST_IO when it has not. */
 MUST_CHECK enum status store_write(struct store *s, const void *data, size_t n, struct err *e);
 
 /* ST_IO unless the disk that `path` lies on has room for `bytes` more of `name`. */
