@@ -56,6 +56,29 @@ static size_t repo_bytes(const char *s)
     return name ? owner + 1 + name : 0;
 }
 
+static int hex_value(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* "%20" becomes the byte it stands for, in place; false when it stands for none. */
+static bool unescape(char *s)
+{
+    char *out = s;
+    for (; *s; s++, out++) {
+        *out = *s;
+        if (*s != '%')
+            continue;
+        int high = hex_value(s[1]), low = high < 0 ? -1 : hex_value(s[2]);
+        if (low < 0 || high + low == 0)
+            return false;
+        *out = (char)(high << 4 | low);
+        s += 2;
+    }
+    *out = '\0';
+    return true;
+}
+
 /* "resolve/main/dir/file.gguf" or "blob/main/file.gguf", a query left out. */
 static bool parse_file(const char *s, struct hub_name *out)
 {
@@ -67,7 +90,8 @@ static bool parse_file(const char *s, struct hub_name *out)
     if (!rev || s[rev] != '/' || !copy(out->rev, sizeof out->rev, s, rev))
         return false;
     s += rev + 1;
-    return copy(out->want, sizeof out->want, s, strcspn(s, "?#")) && pick_is_safe(out->want);
+    return copy(out->want, sizeof out->want, s, strcspn(s, "?#")) && unescape(out->want) &&
+           pick_is_safe(out->want);
 }
 
 bool hub_parse(const char *s, struct hub_name *out)
