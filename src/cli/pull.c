@@ -36,7 +36,7 @@ static const struct opt opts[] = {
     {"sha256", 0, OPT_STR, offsetof(struct options, sha256), 0, 0, "HEX",
      "what the file's SHA-256 must be, for one NAME that is one file (a repository's is known)"},
     {"verify", 0, OPT_FLAG, offsetof(struct options, check), 0, 0, NULL,
-     "check the SHA-256 of files that are already there; a damaged one is fetched again"},
+     "check the SHA-256 of files that are already there, where it is known; a damaged one is fetched again"},
     {"quiet", 'q', OPT_FLAG, offsetof(struct options, quiet), 0, 0, NULL, "no progress on stderr"},
 };
 static const struct opt_verb verb = {
@@ -48,14 +48,16 @@ static const struct opt_verb verb = {
 
 /* --- one file ----------------------------------------------------------------------------------------------------- */
 
-/* Hashes a cached file when that was asked for; one that is not what it should be is removed. */
+/* Hashes a cached file when that was asked for. Another one than it should be is an error, or with --verify removed. */
 static enum status verify(const struct options *o, const char *path, const char *name, const char *sha256, struct err *e)
 {
-    if (!o->check || !sha256)
+    if (o->check && !sha256)
+        fprintf(stderr, "%s cannot be checked: its SHA-256 is not known (--sha256)\n", path);
+    if (!sha256 || !(o->check || o->sha256))
         return ST_OK;
     enum status st = store_verify(path, name, sha256, e);
     cli_progress("%s", "");
-    if (st != ST_MODEL)
+    if (st != ST_MODEL || !o->check)
         return st;
     if (!o->quiet)
         fprintf(stderr, "%s is damaged; fetching it again\n", path);

