@@ -22,6 +22,7 @@
 
 #define PATH_CAP STORE_PATH
 #define URL_CAP 2048
+#define REPO_PATH (HUB_NAME + HUB_REV + LIMIT_PULL_PATH)
 
 struct options {
     bool check, quiet;
@@ -84,27 +85,34 @@ static enum status fetch_file(const struct options *o, const struct download *d,
 
 /* --- a repository ------------------------------------------------------------------------------------------------- */
 
-static enum status check_room(const struct hub_list *l, const uint32_t *files, uint32_t n, const char *repo,
+/* Where a file of a repository lies in the cache. What is called the same in another revision is another file. */
+static void repo_path(char out[REPO_PATH], const struct hub_name *name, const char *path)
+{
+    bool usual = strcmp(name->rev, "main") == 0;
+    snprintf(out, REPO_PATH, "%s%s%s/%s", name->repo, usual ? "" : "@", usual ? "" : name->rev, path);
+}
+
+static enum status check_room(const struct hub_list *l, const uint32_t *files, uint32_t n, const struct hub_name *name,
                               struct err *e)
 {
-    char dir[PATH_CAP], path[PATH_CAP], below[HUB_NAME + LIMIT_PULL_PATH];
+    char dir[PATH_CAP], path[PATH_CAP], below[REPO_PATH];
     uint64_t need = 0;
     TRY(cli_cache_dir("models", dir, sizeof dir, e));
     TRY(cli_make_dirs(dir, e));
     for (uint32_t i = 0; i < n; i++) {
         const struct pick_file *f = &l->files[files[i]];
-        snprintf(below, sizeof below, "%s/%s", repo, f->path);
+        repo_path(below, name, f->path);
         TRY(cli_join(path, sizeof path, dir, below, e));
         need += download_missing(path, f->bytes);
     }
-    return need ? store_room(dir, repo, need, e) : ST_OK;
+    return need ? store_room(dir, name->repo, need, e) : ST_OK;
 }
 
 static enum status fetch_files(const struct options *o, const struct hub_name *name, const struct hub_list *l,
                                const uint32_t *files, uint32_t n, char *path, struct err *e)
 {
-    char url[URL_CAP], below[HUB_NAME + LIMIT_PULL_PATH], other[PATH_CAP];
-    TRY(check_room(l, files, n, name->repo, e));
+    char url[URL_CAP], below[REPO_PATH], other[PATH_CAP];
+    TRY(check_room(l, files, n, name, e));
     if (o->sha256 && n > 1)
         return err_set(e, ST_ARGUMENT, "--sha256", "--sha256 is for one file, and this model has %u", n);
     for (uint32_t i = 0; i < n; i++) {
@@ -113,7 +121,7 @@ static enum status fetch_files(const struct options *o, const struct hub_name *n
         if (o->sha256 && f->sha256[0] && strcasecmp(o->sha256, f->sha256) != 0)
             return err_set(e, ST_MODEL, name->repo, "the repository's file has SHA-256 %s, expected %s", f->sha256,
                            o->sha256);
-        snprintf(below, sizeof below, "%s/%s", name->repo, f->path);
+        repo_path(below, name, f->path);
         TRY(hub_url(name, l, f->path, url, sizeof url, e));
         struct download d = {.name = slash ? slash + 1 : f->path, .url = url, .token = hub_token(), .sha256 = sha256,
                              .bytes = f->bytes, .quiet = o->quiet};
@@ -139,7 +147,25 @@ static enum status pull_repo(const struct options *o, const struct hub_name *nam
 
 /* --- an address --------------------------------------------------------------------------------------------------- */
 
-/* Where the file of an address lies in the cache: "host_port/path", without the query. */
+/* The first n bytes of "host/path?query". A query may say which file is meant: each has a folder of its own. */
+static bool url_below(const char *host, size_t n, char *below, size_t cap)
+{
+    char hex[STORE_HEX];
+    const char *slash = memrchr(host, '/', n), *query = host[n] == '?' ? host + n + 1 : "";
+    if (!slash)
+        return false;
+    int dir = (int)(slash + 1 - host), base = (int)n - dir, len;
+    if (*query)
+        len = snprintf(below, cap, "%.*s@%.12s/%.*s", dir, host,
+                       SHA256Data((const uint8_t *)query, strcspn(query, "#"), hex), base, slash + 1);
+    else
+        len = snprintf(below, cap, "%.*s", (int)n, host);
+    for (char *p = below; *p; p++)
+        *p = *p == ':' ? '_' : *p;
+    return len >= 0 && (size_t)len < cap;
+}
+
+/* Where the file of an address lies in the cache: "host_port/path", or "host_port/…/@DIGITS/name" when it has a query. */
 static enum status url_path(const char *url, char *below, size_t cap, struct err *e)
 {
     const char *host = strstr(url, "://") + 3;
@@ -147,12 +173,9 @@ static enum status url_path(const char *url, char *below, size_t cap, struct err
     bool web = strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0;
     if (!web)
         return err_set(e, ST_ARGUMENT, "name", "an address must begin with https:// or http://, not %.80s", url);
-    if (memchr(host, '@', n))
+    if (memchr(host, '@', strcspn(host, "/?#")))
         return err_set(e, ST_ARGUMENT, "name", "an address must not hold a user name or password");
-    snprintf(below, cap, "%.*s", (int)n, host);
-    for (char *p = below; *p; p++)
-        *p = *p == ':' ? '_' : *p;
-    if (n >= cap || !pick_is_safe(below) || !strchr(below, '/') || !pick_is_gguf(below))
+    if (!url_below(host, n, below, cap) || !pick_is_safe(below) || !pick_is_gguf(below))
         return err_set(e, ST_ARGUMENT, "name", "an address must name a .gguf file, unlike %.120s", url);
     return ST_OK;
 }

@@ -205,9 +205,18 @@ def test_pull_split_address():
     cache = Cache()
     out = cache.pull(server.url("plain/m-00002-of-00003.gguf?key=1")).ok().out
     names = [f"m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
-    assert cache.files() == {cache.url_file("plain/" + n): model(n) for n in names}
+    folder = "plain/@" + sha256(b"key=1")[:12] + "/"
+    assert cache.files() == {cache.url_file(folder + n): model(n) for n in names}
     assert out.strip().endswith(names[0])
     cache.pull(server.url("plain/m-00002-of-00003.gguf"), "--sha256", "0" * 64).fails(1, "--sha256", "3")
+
+
+def test_pull_each_query_is_a_file_of_its_own():
+    cache = Cache()
+    paths = {cache.pull(server.url("plain/q.gguf" + query)).ok().out for query in ("", "?v=1", "?v=2", "?v=2#here", "?")}
+    assert len(paths) == 3 and len(cache.files()) == 3, paths
+    assert [path for path, _ in server.seen if "/q.gguf" in path] == ["/plain/q.gguf", "/plain/q.gguf?v=1", "/plain/q.gguf?v=2"]
+    cache.pull(server.url("plain/name@2.gguf")).ok()
 
 
 def test_pull_odd_names():
@@ -258,6 +267,17 @@ def test_pull_repository_addresses():
     fetched(hub + "/", "m-Q4_K_M.gguf")
     fetched(hub + "/blob/main/m-Q8_0.gguf", "m-Q8_0.gguf")
     fetched(hub + "/resolve/main/m-Q8_0.gguf?download=true", "m-Q8_0.gguf")
+    fetched(hub + "/blob/main/odd%20name.gguf", "odd name.gguf")
+    for wrong in ("odd%2", "odd%zz", "odd%00", "%2e%2e/m", "a%0ab"):
+        Cache().pull(hub + f"/blob/main/{wrong}.gguf").fails(1, "404")
+
+
+def test_pull_repository_revisions_lie_apart():
+    cache, hub = Cache(), server.url("hub/maker/m-GGUF")
+    for revision in ("main", "v2"):
+        cache.pull(f"{hub}/blob/{revision}/m-Q8_0.gguf").ok()
+    assert sorted(cache.files()) == ["maker/m-GGUF/m-Q8_0.gguf", "maker/m-GGUF@v2/m-Q8_0.gguf"]
+    assert [path for path, _ in server.seen if "/revision/" in path][-1].split("?")[0].endswith("/revision/v2")
 
 
 def test_pull_repository_refusals():

@@ -196,7 +196,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # ----------------------------------------------------------------------------------------------------- the hub
 
     def serve_api(self):
-        repo = self.path.split("?")[0].removeprefix("/api/models/").removesuffix("/revision/main")
+        repo = re.sub("/revision/(main|v2)$", "", self.path.split("?")[0].removeprefix("/api/models/"))
         if repo == "maker/broken":
             self.send(b'{"siblings": 7}')
             return
