@@ -20,7 +20,8 @@ enum status cli_model_path(const char *model, char *path, size_t cap, struct err
     bool exists = model && stat(name, &sb) == 0;
     if (!exists && package_find(name))
         return package_fetch(name, false, path, cap, e);
-    enum status cached = exists ? ST_IO : cached_find(name, path, cap, e);
+    bool cache = !exists && cli_cache_dir("models", path, cap, NULL) == ST_OK; /* without HOME nothing is cached */
+    enum status cached = cache ? cached_find(name, path, cap, e) : ST_IO;
     if (cached == ST_OK || cached == ST_ARGUMENT) /* there, or it has to be said which of several */
         return cached;
     if (strlen(name) >= cap)

@@ -123,6 +123,12 @@ def test_rm_asks():
     assert status == 0 and left(models) == ["a.gguf"], said
 
 
+def test_a_mistyped_model_is_not_the_fault_of_home():
+    for name, words in (("smolm2", "nor a model of that name"), ("no/such.gguf", "no/such.gguf")):
+        end = ffwd("tokenize", "-m", name, "-p", "Hi", env={"HOME": "", "XDG_CACHE_HOME": ""}).fails(1, words)
+        assert "HOME" not in end.err, end
+
+
 def test_models_of_the_cache_have_names():
     whole = any_model()
     models, env = cache(**{"maker/m/m-Q8_0.gguf.part": 10})
