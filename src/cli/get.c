@@ -10,7 +10,6 @@
 
 #include "cli/cli.h"
 #include "cli/curl.h"
-#include "cli/spawn.h"
 
 #define REDIRECTS 5L
 #define CONNECT_S 15L
@@ -148,7 +147,7 @@ static int on_tick(void *user, curl_off_t total, curl_off_t now, curl_off_t up_t
     struct exchange *x = user;
     if (x->g->tick)
         x->g->tick(x->g->ctx);
-    return spawn_interrupted();
+    return cli_interrupted();
 }
 
 /* --- how it ended ------------------------------------------------------------------------------------------------- */
@@ -189,7 +188,7 @@ static enum status judge(struct exchange *x, CURLcode code, bool *again, struct 
     shown(x->g->url, url);
     x->curl->easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &x->reply->status);
     *again = false;
-    if (spawn_interrupted())
+    if (cli_interrupted())
         return err_set(e, ST_CANCELLED, url, "%s: interrupted", url);
     if (x->err.code != ST_OK) {
         *e = x->err;
@@ -277,7 +276,7 @@ enum status get_pause(uint32_t n, const struct get_reply *r, struct err *e)
 {
     uint32_t ms = r->wait_s ? r->wait_s * 1000 : PAUSE_MS << (n - 1);
     for (uint32_t at = 0; at < ms; at += SLICE_MS) {
-        if (spawn_interrupted())
+        if (cli_interrupted())
             return err_set(e, ST_CANCELLED, "", "interrupted");
         nanosleep(&(struct timespec){.tv_nsec = SLICE_MS * 1000000L}, NULL);
     }

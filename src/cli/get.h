@@ -35,7 +35,7 @@ struct get {
 };
 
 /* ST_OK when a whole body was taken. Otherwise *again says whether another try may end better; what take() returned is
- * passed on. ST_CANCELLED after a signal (spawn.h). `r` is filled as far as the reply got. */
+ * passed on. ST_CANCELLED after a signal (cli.h). `r` is filled as far as the reply got. */
 MUST_CHECK enum status get_url(const struct get *g, struct get_reply *r, bool *again, struct err *e);
 
 /* A body of at most `limit` bytes as text; tries again a few times. `out` is released by the caller, also on failure. */

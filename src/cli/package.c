@@ -260,8 +260,8 @@ static enum status locked_fetch(const struct package_model *m, bool quiet, char 
     enum status st = ST_OK;
     spawn_catch_signals();
     while (flock(lock, LOCK_EX) != 0 && st == ST_OK)
-        if (errno != EINTR || spawn_interrupted())
-            st = err_errno(e, spawn_interrupted() ? ST_CANCELLED : ST_IO, lock_path, "cannot lock %s", lock_path);
+        if (errno != EINTR || cli_interrupted())
+            st = err_errno(e, cli_interrupted() ? ST_CANCELLED : ST_IO, lock_path, "cannot lock %s", lock_path);
     if (st == ST_OK && !is_there(m, dir, path, cap)) { /* another process may have fetched it meanwhile */
         struct fetch f = {.model = m, .quiet = quiet, .dir = dir, .out = {.fd = -1}};
         remove_stale(dir);

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
+
 #define LOG_FILE "log"
 #define LOG_CAP (4096 + sizeof LOG_FILE)
 #define POLL_MS 50 /* how late a signal or the end of a child is noticed, at most */
@@ -21,32 +23,19 @@
 
 extern char **environ;
 
-static volatile sig_atomic_t interrupted;
 static struct sigaction old_int, old_term;
-
-static void on_signal(int sig)
-{
-    interrupted = sig;
-}
 
 void spawn_catch_signals(void)
 {
-    struct sigaction sa = {.sa_handler = on_signal};
-    sigemptyset(&sa.sa_mask);
-    interrupted = 0;
-    sigaction(SIGINT, &sa, &old_int);
-    sigaction(SIGTERM, &sa, &old_term);
+    sigaction(SIGINT, NULL, &old_int);
+    sigaction(SIGTERM, NULL, &old_term);
+    cli_catch_signals();
 }
 
 void spawn_restore_signals(void)
 {
     sigaction(SIGINT, &old_int, NULL);
     sigaction(SIGTERM, &old_term, NULL);
-}
-
-bool spawn_interrupted(void)
-{
-    return interrupted != 0;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -144,13 +133,13 @@ static enum status await(pid_t pid, const char *dir, const char *what, bool stop
     for (pid_t got; (got = waitpid(pid, &status, WNOHANG)) != pid;) {
         if (got < 0 && errno != EINTR)
             return err_errno(e, ST_IO, what, "cannot wait for the helper that fetches %s", what);
-        if ((stop || interrupted) && !told) {
+        if ((stop || cli_interrupted()) && !told) {
             kill(pid, SIGTERM);
             told = true;
         }
         nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
     }
-    if (interrupted)
+    if (cli_interrupted())
         return cancelled(what, e);
     if (stop || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
         return ST_OK;
@@ -172,7 +161,7 @@ static enum status read_all(int fd, const char *what, spawn_take_fn *take, void 
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int rc = poll(&p, 1, POLL_MS);
-        if (interrupted)
+        if (cli_interrupted())
             return cancelled(what, e);
         if (rc == 0 || (rc < 0 && errno == EINTR))
             continue;

@@ -12,10 +12,9 @@
 
 #include "base/base.h"
 
-/* From here to spawn_restore_signals(), SIGINT and SIGTERM set a flag instead of ending the process. */
+/* From here to spawn_restore_signals(), SIGINT and SIGTERM are caught as by cli_catch_signals(). */
 void spawn_catch_signals(void);
 void spawn_restore_signals(void);
-bool spawn_interrupted(void);
 
 /* Runs argv (searched on PATH, ended by NULL) with TMPDIR=dir and waits for it. Its output goes to stderr when `show`,
  * else to a log in `dir`; a failure's text is the last error line of that log. `what` names the job in the text. */

@@ -14,7 +14,6 @@
 
 #include "cli/bar.h"
 #include "cli/cli.h"
-#include "cli/spawn.h"
 
 #define CHUNK (1u << 18)
 #define WAIT_NS 100000000L
@@ -54,7 +53,7 @@ static enum status lock(struct store *s, struct err *e)
     while (flock(s->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_errno(e, ST_IO, s->part, "cannot lock %s", s->part);
-        if (spawn_interrupted())
+        if (cli_interrupted())
             return err_set(e, ST_CANCELLED, s->path, "interrupted while another process fetches %s",
                            base_name(s->path));
         cli_progress("waiting for another process that fetches %s", base_name(s->path));
@@ -123,7 +122,7 @@ static enum status hash_file(int fd, const char *name, SHA2_CTX *hash, uint64_t 
         ssize_t n = read(fd, data, sizeof data);
         if (n == 0)
             return ST_OK;
-        if (spawn_interrupted())
+        if (cli_interrupted())
             return err_set(e, ST_CANCELLED, name, "interrupted while checking %s", name);
         if (n < 0 && errno != EINTR)
             return err_errno(e, ST_IO, name, "cannot read %s", name);

@@ -148,6 +148,28 @@ static void interrupted(void **state)
     assert_int_equal(left_behind(), 0);
 }
 
+/* A client that ignores the first signal keeps nobody from ending us with a second one. */
+static void interrupted_twice(void **state)
+{
+    (void)state;
+    fake_python("trap '' INT TERM; : > \"$DEST/deaf\"; exec sleep 5");
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct err e = {0};
+        char path[PATH_MAX];
+        _exit(package_fetch("smollm2", true, path, sizeof path, &e) == ST_CANCELLED ? 0 : 1);
+    }
+    while (left_behind() < 3) /* the work folder, the log, and the sign that signals are ignored */
+        usleep(10000);
+    kill(pid, SIGINT);
+    usleep(700000);
+    kill(pid, SIGINT);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGINT);
+}
+
 static void leftovers_of_a_killed_fetch(void **state)
 {
     (void)state;
@@ -224,6 +246,7 @@ int main(void)
         cmocka_unit_test(wrong_content),
         cmocka_unit_test(full_disk),
         cmocka_unit_test(interrupted),
+        cmocka_unit_test(interrupted_twice),
         cmocka_unit_test(leftovers_of_a_killed_fetch),
         cmocka_unit_test(already_there),
         cmocka_unit_test(no_cache_folder),
