@@ -12,7 +12,7 @@ for one in "$probe tests/text/probe.c" "$rows tests/text/rows.c"; do
     # shellcheck disable=SC2086
     ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Isrc -o $one -Wl,--gc-sections \
         -Wl,--start-group "$build/libffwd.a" build/shim/release/libffwd_shim.a -Wl,--end-group \
-        -lm -lpthread -ldl -ljansson
+        -lxxhash -lm -lpthread -ldl -ljansson
 done
 export PYTHONDONTWRITEBYTECODE=1
 passed=0 failed=0
