@@ -7,8 +7,10 @@
  * exchange.
  *
  * Never a wrong number. The key is a hash of everything the panels depend on: each source file's device, inode, size,
- * time of change and header bytes; name, type, shape and place of each matrix; what this build's packer makes of a known
- * panel of each type. So a changed source or another layout never meets an old file. Every chunk is hashed when a file is
+ * ctime and header bytes; name, type, shape, place and first 4 KiB of each matrix; what this build's packer makes of a
+ * known matrix of each type. So a changed source or another layout never meets an old file. It is the ctime because no
+ * program can set that, as "cp -p" and rsync set the mtime; a model that is renamed, linked or has other permissions has a
+ * new one too, and is packed once more. Every chunk is hashed when a file is
  * found, which reads it into memory besides; a damaged one is removed and made anew. Only files of this user that nobody
  * else may write are looked at.
  *

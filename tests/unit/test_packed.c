@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -266,6 +267,16 @@ static void set_time(const char *path, struct timespec when)
     assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){when, when}, 0), 0);
 }
 
+static void flip(const char *path, off_t at)
+{
+    uint8_t byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
 static void test_changed_source(void **state)
 {
     struct packed_store s = store_of();
@@ -278,9 +289,10 @@ static void test_changed_source(void **state)
     st.st_mtim.tv_sec--;
     set_time(model, st.st_mtim);
     assert_int_equal(load(model, &s), PACKED_KEPT); /* touched */
+    assert_int_equal(load(model, &s), PACKED_FOUND);
     snprintf(moved, sizeof moved, "%s.moved", model);
     assert_int_equal(rename(model, moved), 0);
-    assert_int_equal(load(moved, &s), PACKED_FOUND); /* the same file by another name */
+    assert_int_equal(load(moved, &s), PACKED_KEPT); /* renamed, which nothing tells from a change */
     write_model(model, "one", 1);
     set_time(model, st.st_mtim);
     assert_int_equal(load(model, &s), PACKED_KEPT); /* a copy: another inode */
@@ -289,7 +301,49 @@ static void test_changed_source(void **state)
     write_model(model, "two", 1); /* other metadata of the same size, in place and at the same time */
     set_time(model, st.st_mtim);
     assert_int_equal(load(model, &s), PACKED_KEPT);
-    assert_int_equal(files(), 4);
+    assert_int_equal(files(), 5);
+}
+
+/* The ctime tells when the file was written, whatever the mtime is set to. */
+static void test_changed_data(void **state)
+{
+    struct packed_store s = store_of();
+    struct stat before, after;
+    (void)state;
+    need_files();
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    assert_int_equal(stat(model, &before), 0);
+    flip(model, before.st_size - 1); /* beyond what is looked at of any matrix */
+    set_time(model, before.st_mtim);
+    assert_int_equal(stat(model, &after), 0);
+    assert_true(after.st_ino == before.st_ino && after.st_size == before.st_size);
+    assert_memory_equal(&after.st_mtim, &before.st_mtim, sizeof before.st_mtim);
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    assert_int_equal(files(), 2);
+}
+
+/* Data at the beginning of a matrix tell even where the file looks untouched. */
+static void test_changed_sample(void **state)
+{
+    struct packed_store s = store_of();
+    (void)state;
+    need_files();
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    for (size_t i = 0; i < MATRICES; i++) {
+        struct weights *w = open_ok(model);
+        struct packed *p;
+        char name[8];
+        snprintf(name, sizeof name, "m%zu", i);
+        uint8_t *byte = (uint8_t *)(uintptr_t)weights_find(w, name)->data + 100;
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)byte / page * page;
+        assert_int_equal(mprotect((void *)at, page, PROT_READ | PROT_WRITE), 0);
+        *byte ^= 1;
+        assert_int_equal(packed_new(&p, w, &s, pool, NULL), ST_OK);
+        assert_int_equal(packed_origin(p), PACKED_HERE);
+        packed_free(p);
+        weights_free(w);
+    }
+    assert_int_equal(load(model, &s), PACKED_FOUND);
 }
 
 /* Every part of a split model counts. */
@@ -329,16 +383,6 @@ static void test_split(void **state)
 }
 
 /* --- damage ---------------------------------------------------------------------------------------------------------- */
-
-static void flip(const char *path, off_t at)
-{
-    uint8_t byte;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
-    byte ^= 0x10;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    close(fd);
-}
 
 /* Damaged at `at`, or shortened or lengthened to `size` where that is not 0: packed anew, and the next load is well. */
 static void repaired(off_t at, off_t size)
@@ -604,7 +648,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_found, setup),       cmocka_unit_test_setup(test_not_kept, setup),
-        cmocka_unit_test_setup(test_changed_source, setup), cmocka_unit_test_setup(test_split, setup),
+        cmocka_unit_test_setup(test_changed_source, setup), cmocka_unit_test_setup(test_changed_data, setup),
+        cmocka_unit_test_setup(test_changed_sample, setup), cmocka_unit_test_setup(test_split, setup),
         cmocka_unit_test_setup(test_damaged, setup),     cmocka_unit_test_setup(test_not_trusted, setup),
         cmocka_unit_test_setup(test_no_room, setup),     cmocka_unit_test_setup(test_read_only, setup),
         cmocka_unit_test_setup(test_small_pages, setup), cmocka_unit_test_setup(test_ceiling, setup),
