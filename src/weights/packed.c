@@ -120,12 +120,13 @@ static void copy_task(void *ctx, uint32_t i, int worker)
     mem_forget(p->file.map + from, PACKED_CHUNK); /* so that both are never resident as a whole */
 }
 
-/* Copying takes a tenth of the time of packing. NULL without memory. */
+/* Copying takes a tenth of the time of packing. Without memory for both the file stays mapped, which only reads slower. */
 static uint8_t *copy_file(struct packed *p, struct pool *pool)
 {
     p->panels = mem_map(p->bytes);
-    if (p->panels)
-        pool_run(pool, copy_task, p, (uint32_t)((p->bytes + PACKED_CHUNK - 1) / PACKED_CHUNK));
+    if (!p->panels)
+        return p->file.map;
+    pool_run(pool, copy_task, p, (uint32_t)((p->bytes + PACKED_CHUNK - 1) / PACKED_CHUNK));
     packed_file_release(&p->file);
     return p->panels;
 }
@@ -141,8 +142,11 @@ static uint8_t *in_file(struct packed *p, const struct packed_store *store, stru
         p->origin = PACKED_FOUND;
         return huge || store->small_pages ? p->file.map : copy_file(p, pool);
     }
+    if (!packed_file_make(&p->file, store->dir, p->bytes, store->small_pages, pool))
+        return NULL;
     if (packed_dir_room(store->dir, store->most, packed_file_bytes(p->bytes)))
-        return packed_file_make(&p->file, store->dir, p->bytes, store->small_pages, pool) ? p->file.map : NULL;
+        return packed_file_fill(&p->file, store->dir, store->small_pages, pool) ? p->file.map : NULL;
+    packed_file_release(&p->file);
     log_line(LOG_INFO, "packed weights are not kept in %s: there is no room for %zu MB", store->dir, p->bytes >> 20);
     return NULL;
 }
@@ -154,7 +158,7 @@ static enum status reserve(struct packed *p, const struct packed_store *store, s
         return err_set(e, ST_NO_MEMORY, "", "%s: %zu MB of weights do not fit this machine's %zu MB of memory", shown,
                        p->bytes >> 20, (size_t)(mem_total() >> 20));
     p->panels = in_file(p, store, pool);
-    if (!p->panels && p->origin == PACKED_HERE)
+    if (!p->panels)
         p->panels = mem_map(p->bytes);
     if (!p->panels && p->bytes)
         return err_set(e, ST_NO_MEMORY, "", "%s: no memory for %zu MB of weights", shown, p->bytes >> 20);

@@ -114,7 +114,7 @@ struct packed;
 /* Where panels are kept from one process to the next. */
 struct packed_store {
     const char *dir;  /* is made, if the folder above it is there; NULL = nothing is kept */
-    uint64_t most;    /* bytes of all its files; 0 = LIMIT_PACKED, or its disk's LIMIT_PACKED_SHARE if that is less */
+    uint64_t most;    /* bytes of all its files; 0 = LIMIT_PACKED, or LIMIT_PACKED_SHARE if that is less */
     uint64_t least;   /* fewer bytes of panels are not kept; 0 = PACKED_LEAST */
     bool small_pages; /* for tests: keep them also where files are not mapped in huge pages, which reads more slowly */
 };
