@@ -149,10 +149,11 @@ struct weights_place {
     size_t bytes;
 };
 
-/* The beginning of one GGUF file with the metadata of `w` and its tensors in other types: everything up to the data of the
- * first tensor goes to `out`, which the caller releases, also on failure. Fills `at` and `bytes` of every place, and *end,
+/* The beginning of one GGUF file with the metadata of `w` and its tensors in other types: everything before the data of the
+ * first tensor goes to `out`, which the caller releases, also on failure; the zeros between them, which align the data, do
+ * not. Fills `at` and `bytes` of every place, and *end,
  * the length of the whole file. What `w` says of its own types and parts is replaced or left out: general.file_type
- * becomes `file_type` (ggml's number of the mixture), split.* are dropped. ST_NO_MEMORY. */
+ * becomes `file_type` (ggml's number of the mixture), split.* are dropped. ST_NO_MEMORY, ST_TOO_LONG (metadata). */
 MUST_CHECK enum status weights_write_head(const struct weights *w, struct weights_place *places, uint32_t file_type,
                                           struct buf *out, uint64_t *end, struct err *e);
 
