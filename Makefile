@@ -152,7 +152,7 @@ KERN     := $(if $(KERN_SRC),$(BUILD)/tests/kern_check)
 SIM      := $(BUILD)/tests/sim
 # Those with more than one thread, for `make tsan`.
 THREADED := test_base test_grammar_limits test_engine test_engine_many test_engine_cache test_sched test_server test_api \
-            test_serve test_packed
+            test_serve test_packed test_packed_file
 FORWARD  := $(BUILD)/tests/forward
 MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\

@@ -75,10 +75,12 @@ typedef struct ffwd_options {
     int no_prefix_cache; /* nothing is reused between requests */
 
     /* A folder in which the packed weights of large models are kept, so that the next process starts several times as
-     * fast: it is made if the one above it is there, and may be shared by any number of processes. NULL = nothing is
-     * kept. What goes wrong with it never fails ffwd_open(). */
+     * fast: it is made if the one above it is there, and may be shared by any number of processes. Nothing is kept where
+     * the file system does not map files in huge pages (ext4 does from Linux 6.16 on). NULL = nothing is kept. What goes
+     * wrong with it never fails ffwd_open(). */
     const char *packed_cache;
-    uint64_t packed_cache_bytes; /* all its files together; 0 = 20 GiB, or a quarter of the disk if that is less */
+    /* All its files together; 0 = 20 GiB, or a quarter of what they take and the disk has free, if that is less. */
+    uint64_t packed_cache_bytes;
 } ffwd_options;
 
 /* Everything at its default. Call it before setting members: later versions may add some. */

@@ -203,10 +203,16 @@ static enum status open_model(struct api_model *m, const struct api_open *o, str
     return model_new(&m->model, m->weights, &mo, e);
 }
 
+static void run_job(struct model_job *j)
+{
+    j->st = open_model(j->m, j->o, &j->err);
+}
+
+/* This thread is worker 0 while weights are packed, so it keeps to the others' memory node. */
 static void *model_main(void *arg)
 {
-    struct model_job *j = arg;
-    j->st = open_model(j->m, j->o, &j->err);
+    home_thread(home_here());
+    run_job(arg);
     return NULL;
 }
 
@@ -221,7 +227,7 @@ static enum status open_both(struct api_model *m, const struct api_open *o, stru
     bool beside = (o->want & API_MODEL) && (o->want & (API_TOK | API_CHAT)) &&
                   pthread_create(&thread, NULL, model_main, &job) == 0;
     if ((o->want & API_MODEL) && !beside)
-        model_main(&job);
+        run_job(&job);
     struct err why = {0};
     enum status st = beside || job.st == ST_OK ? open_text(m, o->want, &why) : ST_OK;
     if (beside)

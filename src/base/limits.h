@@ -20,7 +20,7 @@
 #define LIMIT_MODEL_ARENA ((size_t)1 << 30)   /* norms, biases and names of a model */
 #define LIMIT_CONTEXT (16u << 20)             /* positions of one sequence */
 #define LIMIT_PACKED ((uint64_t)20 << 30)     /* bytes of kept packed weights, unless another ceiling is asked for; */
-#define LIMIT_PACKED_SHARE 4u                 /* nor more than one in so many of what is free on their disk */
+#define LIMIT_PACKED_SHARE 4u                 /* nor more than one in so many of what they take and is free */
 
 /* the machine */
 #define LIMIT_THREADS 256

@@ -32,6 +32,8 @@ static enum status choose(struct row *r, struct sampler *s, const float *logits,
                           tok_id *out)
 {
     uint32_t at = r->n - r->prompt_n + k;
+    if (!top->finite) /* also where it would not be asked: a broken step is not to look well */
+        return err_set(&r->err, ST_STEP_FAILED, "", "the model gave a logit that is not finite at output position %u", at);
     bool only = r->matcher && r->next.n == 1 && !r->next.end;
     tok_id ends = only ? TOK_NONE : sample_budget_imposes(&r->budget, r->matcher ? r->mask : NULL);
     if (ends != TOK_NONE)

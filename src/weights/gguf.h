@@ -74,7 +74,7 @@ struct gguf_file {
     const uint8_t *base;
     size_t size;
     bool mapped; /* base is a mapping to undo; otherwise the caller's bytes */
-    uint64_t identity[4]; /* of a mapped file: device, inode, time of the last change in seconds and nanoseconds */
+    uint64_t identity[4]; /* of a mapped file: device, inode, time of change (ctime) in seconds and nanoseconds */
     uint64_t align, data_at;
     struct gguf_meta *meta; /* in file order */
     size_t metas;

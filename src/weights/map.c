@@ -131,8 +131,8 @@ static enum status map_fd(struct gguf_file *f, int fd, struct err *e)
     f->mapped = true;
     f->identity[0] = st.st_dev;
     f->identity[1] = st.st_ino;
-    f->identity[2] = (uint64_t)st.st_mtim.tv_sec;
-    f->identity[3] = (uint64_t)st.st_mtim.tv_nsec;
+    f->identity[2] = (uint64_t)st.st_ctim.tv_sec;
+    f->identity[3] = (uint64_t)st.st_ctim.tv_nsec;
     madvise(p, f->size, MADV_SEQUENTIAL); /* headers and tensors are each read once, front to back */
     return check_foreign(f, e);
 }

@@ -8,7 +8,9 @@
 #include "weights/gguf.h"
 
 #define LINE 64u         /* panels begin at a cache line */
-#define SAMPLE_COLS 256u /* a multiple of every type's block */
+#define SAMPLE_COLS 768u /* several of every type's blocks */
+#define SAMPLE_ROWS (KERN_LANES + 5) /* a whole panel and one that is not full */
+#define SAMPLE_DATA 4096u /* bytes of each matrix that are looked at */
 
 struct packed {
     const struct weights *w;
@@ -33,24 +35,39 @@ static void add_number(XXH3_state_t *x, uint64_t v)
     add(x, &v, sizeof v);
 }
 
-/* What the packer makes of one panel of bytes that all differ: another layout shows here, so nobody has to remember to
+/* What the packer makes of a small matrix of bytes that all differ: another layout shows here, so nobody has to remember to
  * count a version up. False without memory. */
 static bool add_layout(XXH3_state_t *x, enum kern_type type)
 {
     const struct kern_type_info *info = kern_type_info(type);
-    size_t from = (size_t)KERN_LANES * (SAMPLE_COLS / info->block) * info->file_bytes;
-    size_t to = kern_mat_bytes(type, KERN_LANES, SAMPLE_COLS);
+    size_t from = (size_t)SAMPLE_ROWS * (SAMPLE_COLS / info->block) * info->file_bytes;
+    size_t to = kern_mat_bytes(type, SAMPLE_ROWS, SAMPLE_COLS);
     uint8_t *file = malloc(from), *panel = calloc(to, 1);
     bool ok = file && panel;
     for (size_t i = 0; ok && i < from; i++)
         file[i] = (uint8_t)(XXH64(&i, sizeof i, 0) >> 56);
     if (ok) {
-        kern_pack(type, KERN_LANES, SAMPLE_COLS, file, 0, 1, panel);
+        kern_pack(type, SAMPLE_ROWS, SAMPLE_COLS, file, 0, kern_panels(SAMPLE_ROWS), panel);
         add(x, panel, to);
     }
     free(file);
     free(panel);
     return ok;
+}
+
+/* A matrix: what it is, where its panels lie, and how its data begin, in case the file's time of change tells nothing (a
+ * clock that stands still or was set back). */
+static void add_matrix(XXH3_state_t *x, const struct packed *p, size_t i)
+{
+    const struct tensor *t = weights_at(p->w, i);
+    add(x, t->name, strlen(t->name) + 1);
+    add_number(x, t->type);
+    add(x, t->dim, sizeof t->dim);
+    add_number(x, p->at[i]);
+    if (t->dims < 2)
+        return;
+    add(x, t->data, t->bytes < SAMPLE_DATA ? t->bytes : SAMPLE_DATA);
+    weights_drop(p->w, t);
 }
 
 /* False for weights that are no files, and without memory: nothing is kept then. */
@@ -68,13 +85,8 @@ static bool make_key(struct packed *p)
         add_number(x, f->size);
         add(x, f->base, f->data_at);
     }
-    for (size_t i = 0; ok && i < weights_count(w); i++) {
-        const struct tensor *t = weights_at(w, i);
-        add(x, t->name, strlen(t->name) + 1);
-        add_number(x, t->type);
-        add(x, t->dim, sizeof t->dim);
-        add_number(x, p->at[i]);
-    }
+    for (size_t i = 0; ok && i < weights_count(w); i++)
+        add_matrix(x, p, i);
     if (ok) {
         XXH128_canonical_t key;
         XXH128_canonicalFromHash(&key, XXH3_128bits_digest(x));
@@ -108,12 +120,13 @@ static void copy_task(void *ctx, uint32_t i, int worker)
     mem_forget(p->file.map + from, PACKED_CHUNK); /* so that both are never resident as a whole */
 }
 
-/* Copying takes a tenth of the time of packing. NULL without memory. */
+/* Copying takes a tenth of the time of packing. Without memory for both the file stays mapped, which only reads slower. */
 static uint8_t *copy_file(struct packed *p, struct pool *pool)
 {
     p->panels = mem_map(p->bytes);
-    if (p->panels)
-        pool_run(pool, copy_task, p, (uint32_t)((p->bytes + PACKED_CHUNK - 1) / PACKED_CHUNK));
+    if (!p->panels)
+        return p->file.map;
+    pool_run(pool, copy_task, p, (uint32_t)((p->bytes + PACKED_CHUNK - 1) / PACKED_CHUNK));
     packed_file_release(&p->file);
     return p->panels;
 }
@@ -129,8 +142,11 @@ static uint8_t *in_file(struct packed *p, const struct packed_store *store, stru
         p->origin = PACKED_FOUND;
         return huge || store->small_pages ? p->file.map : copy_file(p, pool);
     }
+    if (!packed_file_make(&p->file, store->dir, p->bytes, store->small_pages, pool))
+        return NULL;
     if (packed_dir_room(store->dir, store->most, packed_file_bytes(p->bytes)))
-        return packed_file_make(&p->file, store->dir, p->bytes, store->small_pages, pool) ? p->file.map : NULL;
+        return packed_file_fill(&p->file, store->dir, store->small_pages, pool) ? p->file.map : NULL;
+    packed_file_release(&p->file);
     log_line(LOG_INFO, "packed weights are not kept in %s: there is no room for %zu MB", store->dir, p->bytes >> 20);
     return NULL;
 }
@@ -142,7 +158,7 @@ static enum status reserve(struct packed *p, const struct packed_store *store, s
         return err_set(e, ST_NO_MEMORY, "", "%s: %zu MB of weights do not fit this machine's %zu MB of memory", shown,
                        p->bytes >> 20, (size_t)(mem_total() >> 20));
     p->panels = in_file(p, store, pool);
-    if (!p->panels && p->origin == PACKED_HERE)
+    if (!p->panels)
         p->panels = mem_map(p->bytes);
     if (!p->panels && p->bytes)
         return err_set(e, ST_NO_MEMORY, "", "%s: no memory for %zu MB of weights", shown, p->bytes >> 20);

@@ -7,8 +7,10 @@
  * exchange.
  *
  * Never a wrong number. The key is a hash of everything the panels depend on: each source file's device, inode, size,
- * time of change and header bytes; name, type, shape and place of each matrix; what this build's packer makes of a known
- * panel of each type. So a changed source or another layout never meets an old file. Every chunk is hashed when a file is
+ * ctime and header bytes; name, type, shape, place and first 4 KiB of each matrix; what this build's packer makes of a
+ * known matrix of each type. So a changed source or another layout never meets an old file. It is the ctime because no
+ * program can set that, as "cp -p" and rsync set the mtime; a model that is renamed, linked or has other permissions has a
+ * new one too, and is packed once more. Every chunk is hashed when a file is
  * found, which reads it into memory besides; a damaged one is removed and made anew. Only files of this user that nobody
  * else may write are looked at.
  *
@@ -41,16 +43,22 @@ struct packed_file {
 /* Of the file for `bytes` of panels; 0 when there cannot be one. */
 size_t packed_file_bytes(size_t bytes);
 
-/* Maps the file at `path`, read-only, if it is what `key` says, whole and undamaged; `bytes` are those of the panels.
- * *huge: in huge pages, all but a few. */
+/* Maps the file at `path`, read-only, if it is what `key` says, whole and undamaged; `bytes` are those of the panels. A
+ * file that is found to be something else is removed, one that cannot be read now is left. *huge: in huge pages, all but a
+ * few. */
 bool packed_file_find(struct packed_file *f, const char *path, const uint8_t key[PACKED_KEY], size_t bytes,
                       struct pool *pool, bool *huge);
 
-/* Maps a new file without a name, all zeros, to be written to. False, with a line in the log, when the folder, its disk
- * or this process's limits have no room for it. */
+/* Makes the folder, if the one above it is there, and maps a new file without a name. Only its first chunks are filled,
+ * which shows whether files there get huge pages: where they do not, this is all that a start pays, and nothing is removed
+ * to make room. False, with a line in the log, then and when this process may not have such a file. */
 bool packed_file_make(struct packed_file *f, const char *dir, size_t bytes, bool small_pages, struct pool *pool);
 
-/* Completes what packed_file_make() made and names it; it can only be read from now on. False, with a line in the log,
+/* Takes all of its space, and fills it with zeros to be written over. False, with a line in the log and the file released,
+ * when there is no space, and as soon as too many of its pages are small ones. */
+bool packed_file_fill(struct packed_file *f, const char *dir, bool small_pages, struct pool *pool);
+
+/* Completes what packed_file_fill() filled and names it; it can only be read from now on. False, with a line in the log,
  * when it could not be named: the mapping stays good. */
 bool packed_file_keep(struct packed_file *f, const char *path, const uint8_t key[PACKED_KEY], struct pool *pool);
 void packed_file_release(struct packed_file *f);

@@ -1,6 +1,5 @@
 /* packed_dir: the folder of packed weights, and its ceiling. A file's time of change is when it was last used. */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,8 +79,6 @@ static uint64_t usual(DIR *d, uint64_t total)
 
 bool packed_dir_room(const char *dir, uint64_t most, uint64_t bytes)
 {
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return false;
     DIR *d = opendir(dir);
     if (!d)
         return false;

@@ -19,7 +19,8 @@
 
 #define MAGIC "ffwd panels\n\0\0\0"
 #define VERSION 1u
-#define SMALL_FAULTS 8 /* of a chunk that is not one page; 32 are usual where it is read, 512 where it is written */
+#define PROBE 4u         /* chunks that show which pages a folder's files get */
+#define SMALL_FAULTS 8   /* of a chunk that is not one page; 32 are usual where it is read, 512 where it is written */
 
 /* The beginning of the file; hashes of the chunks follow, and zeros up to PACKED_CHUNK. */
 struct head {
@@ -31,9 +32,9 @@ struct head {
     uint64_t hash[];
 };
 
-static size_t chunks_of(size_t bytes)
+static uint32_t chunks_of(size_t bytes)
 {
-    return bytes / PACKED_CHUNK;
+    return (uint32_t)(bytes / PACKED_CHUNK); /* their hashes fit the head */
 }
 
 static size_t head_bytes(size_t bytes)
@@ -97,9 +98,17 @@ static bool map(struct packed_file *f, size_t bytes, int prot)
 struct chunks {
     uint8_t *map;
     uint64_t *hash;
-    atomic_bool failed;
-    atomic_uint small; /* chunks that are not one huge page */
+    uint32_t small_most; /* clearing ends with more small ones than that */
+    atomic_bool failed;  /* the system did not bring one into memory */
+    atomic_bool wrong;   /* one has another hash */
+    atomic_uint small;   /* those that are not one huge page */
 };
+
+/* A mapping of n chunks is in huge pages if no more than these are small. */
+static uint32_t small_few(uint32_t n)
+{
+    return n / 8;
+}
 
 static long faults(void)
 {
@@ -120,8 +129,10 @@ static void populate(struct chunks *c, uint32_t i, int advice)
 
 static void clear_task(void *ctx, uint32_t i, int worker)
 {
+    struct chunks *c = ctx;
     (void)worker;
-    populate(ctx, i, MADV_POPULATE_WRITE);
+    if (atomic_load(&c->small) <= c->small_most)
+        populate(c, i, MADV_POPULATE_WRITE);
 }
 
 static void hash_task(void *ctx, uint32_t i, int worker)
@@ -135,20 +146,10 @@ static void check_task(void *ctx, uint32_t i, int worker)
 {
     struct chunks *c = ctx;
     (void)worker;
-    if (!atomic_load(&c->failed))
+    if (!atomic_load(&c->failed) && !atomic_load(&c->wrong))
         populate(c, i, MADV_POPULATE_READ);
     if (!atomic_load(&c->failed) && XXH3_64bits(c->map + (size_t)i * PACKED_CHUNK, PACKED_CHUNK) != c->hash[i])
-        atomic_store(&c->failed, true);
-}
-
-/* False when a chunk failed. *huge: the mapping is in huge pages, all but a few. */
-static bool each_chunk(const struct packed_file *f, struct pool *pool, pool_fn *fn, uint64_t *hash, bool *huge)
-{
-    struct chunks c = {.map = f->map, .hash = hash};
-    uint32_t n = (uint32_t)chunks_of(f->bytes);
-    pool_run(pool, fn, &c, n);
-    *huge = atomic_load(&c.small) <= n / 8;
-    return !atomic_load(&c.failed);
+        atomic_store(&c->wrong, true);
 }
 
 void packed_file_release(struct packed_file *f)
@@ -167,32 +168,49 @@ static bool is_trusted(int fd, struct stat *st)
     return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* The head, which the caller frees, where it is what it should be. */
-static struct head *read_head(int fd, const uint8_t key[PACKED_KEY], size_t bytes)
+/* Whether a file is what it should be. Only what is bad is removed. */
+enum verdict { GOOD, BAD, UNKNOWN };
+
+static enum verdict read_head(int fd, struct head *h, const uint8_t key[PACKED_KEY], size_t bytes)
 {
     size_t n = head_bytes(bytes);
-    struct head *h = malloc(n), should;
-    if (!h || pread(fd, h, n, 0) != (ssize_t)n) {
-        free(h);
-        return NULL;
-    }
+    struct head should;
+    ssize_t got = pread(fd, h, n, 0);
+    if (got != (ssize_t)n)
+        return got < 0 ? UNKNOWN : BAD;
     fill_head(&should, key, bytes);
     should.sum = head_sum(h, n);
-    if (memcmp(h, &should, sizeof should) == 0)
-        return h;
-    free(h);
-    return NULL;
+    return memcmp(h, &should, sizeof should) == 0 ? GOOD : BAD;
 }
 
-static bool is_whole(struct packed_file *f, const struct stat *st, const uint8_t key[PACKED_KEY], size_t bytes,
-                     struct pool *pool, bool *huge)
+static enum verdict check_chunks(const struct packed_file *f, struct pool *pool, uint64_t *hash, bool *huge)
+{
+    struct chunks c = {.map = f->map, .hash = hash};
+    uint32_t n = chunks_of(f->bytes);
+    pool_run(pool, check_task, &c, n);
+    *huge = atomic_load(&c.small) <= small_few(n);
+    if (atomic_load(&c.wrong))
+        return BAD;
+    return atomic_load(&c.failed) ? UNKNOWN : GOOD;
+}
+
+static enum verdict check(struct packed_file *f, const struct stat *st, const uint8_t key[PACKED_KEY], size_t bytes,
+                          struct pool *pool, bool *huge)
 {
     if (st->st_size != (off_t)(PACKED_CHUNK + bytes))
-        return false;
-    struct head *h = read_head(f->fd, key, bytes);
-    bool ok = h && map(f, bytes, PROT_READ) && each_chunk(f, pool, check_task, h->hash, huge);
+        return BAD;
+    struct head *h = malloc(head_bytes(bytes));
+    enum verdict v = h ? read_head(f->fd, h, key, bytes) : UNKNOWN;
+    if (v == GOOD)
+        v = map(f, bytes, PROT_READ) ? check_chunks(f, pool, h->hash, huge) : UNKNOWN;
     free(h);
-    return ok;
+    return v;
+}
+
+/* Who looks whether a file is in use locks it for a moment (packed_dir.c), which is waited for. */
+static bool lock(int fd, struct stat *st)
+{
+    return flock(fd, LOCK_SH) == 0 && fstat(fd, st) == 0 && st->st_nlink > 0;
 }
 
 bool packed_file_find(struct packed_file *f, const char *path, const uint8_t key[PACKED_KEY], size_t bytes,
@@ -205,14 +223,21 @@ bool packed_file_find(struct packed_file *f, const char *path, const uint8_t key
         return false;
     if (!is_trusted(f->fd, &st)) {
         log_line(LOG_INFO, "%s is not used: it is another user's, or others may write to it", path);
-    } else if (flock(f->fd, LOCK_SH | LOCK_NB) != 0) {
-        log_line(LOG_INFO, "%s is not used: another process is about to remove it", path);
-    } else if (!is_whole(f, &st, key, whole, pool, huge)) {
-        log_line(LOG_INFO, "%s is damaged and is removed", path);
-        unlink(path);
+    } else if (!lock(f->fd, &st)) {
+        log_line(LOG_INFO, "%s is not used: it was removed by another process", path);
     } else {
-        futimens(f->fd, NULL); /* used now: packed_dir.c */
-        return true;
+        switch (check(f, &st, key, whole, pool, huge)) {
+        case GOOD:
+            futimens(f->fd, NULL); /* used now: packed_dir.c */
+            return true;
+        case BAD:
+            log_line(LOG_INFO, "%s is damaged and is removed", path);
+            unlink(path);
+            break;
+        case UNKNOWN:
+            log_line(LOG_INFO, "%s is not used: it cannot be read into memory", path);
+            break;
+        }
     }
     packed_file_release(f);
     return false;
@@ -238,22 +263,39 @@ static bool reserve(int fd, size_t size)
     return fallocate(fd, 0, 0, (off_t)size) == 0;
 }
 
+/* Clears chunks [0, n). NULL, or why it cannot be. */
+static const char *clear(const struct packed_file *f, uint32_t n, uint32_t small_most, struct pool *pool)
+{
+    struct chunks c = {.map = f->map, .small_most = small_most};
+    pool_run(pool, clear_task, &c, n);
+    if (atomic_load(&c.failed))
+        return "the system does not fill its pages";
+    return atomic_load(&c.small) > small_most ? "files there are not mapped in huge pages" : NULL;
+}
+
 bool packed_file_make(struct packed_file *f, const char *dir, size_t bytes, bool small_pages, struct pool *pool)
 {
-    bool huge;
     size_t whole = round_up(bytes);
+    uint32_t n = chunks_of(whole) < PROBE ? chunks_of(whole) : PROBE;
     *f = (struct packed_file){.fd = -1};
     if (!whole)
         return cannot(f, dir, "they are too large");
+    mkdir(dir, 0700); /* open() says whether it is there now */
     f->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (f->fd < 0 || !reserve(f->fd, PACKED_CHUNK + whole) || flock(f->fd, LOCK_SH | LOCK_NB) != 0 ||
+    if (f->fd < 0 || !reserve(f->fd, (1 + n) * PACKED_CHUNK) || flock(f->fd, LOCK_SH | LOCK_NB) != 0 ||
         !map(f, whole, PROT_READ | PROT_WRITE))
         return cannot(f, dir, strerror(errno));
-    if (!each_chunk(f, pool, clear_task, NULL, &huge))
-        return cannot(f, dir, "the system does not fill its pages");
-    if (!small_pages && !huge)
-        return cannot(f, dir, "files there are not mapped in huge pages");
-    return true;
+    const char *why = clear(f, n, small_pages ? n : n / 2, pool);
+    return why ? cannot(f, dir, why) : true;
+}
+
+bool packed_file_fill(struct packed_file *f, const char *dir, bool small_pages, struct pool *pool)
+{
+    uint32_t n = chunks_of(f->bytes);
+    if (!reserve(f->fd, PACKED_CHUNK + f->bytes))
+        return cannot(f, dir, strerror(errno));
+    const char *why = clear(f, n, small_pages ? n : small_few(n), pool);
+    return why ? cannot(f, dir, why) : true;
 }
 
 /* What is there already was not found good, or is another process's of this very moment. */
@@ -269,10 +311,10 @@ bool packed_file_keep(struct packed_file *f, const char *path, const uint8_t key
 {
     size_t n = head_bytes(f->bytes);
     struct head *h = malloc(n);
-    bool huge, ok = h && mprotect(f->map, f->bytes, PROT_READ) == 0;
+    bool ok = h && mprotect(f->map, f->bytes, PROT_READ) == 0;
     if (ok) {
         fill_head(h, key, f->bytes);
-        each_chunk(f, pool, hash_task, h->hash, &huge);
+        pool_run(pool, hash_task, &(struct chunks){.map = f->map, .hash = h->hash}, chunks_of(f->bytes));
         h->sum = head_sum(h, n);
         ok = pwrite(f->fd, h, n, 0) == (ssize_t)n && name_it(f->fd, path);
     }

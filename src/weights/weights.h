@@ -116,7 +116,7 @@ struct packed;
 /* Where panels are kept from one process to the next. */
 struct packed_store {
     const char *dir;  /* is made, if the folder above it is there; NULL = nothing is kept */
-    uint64_t most;    /* bytes of all its files; 0 = LIMIT_PACKED, or its disk's LIMIT_PACKED_SHARE if that is less */
+    uint64_t most;    /* bytes of all its files; 0 = LIMIT_PACKED, or LIMIT_PACKED_SHARE if that is less */
     uint64_t least;   /* fewer bytes of panels are not kept; 0 = PACKED_LEAST */
     bool small_pages; /* for tests: keep them also where files are not mapped in huge pages, which reads more slowly */
 };
@@ -151,10 +151,11 @@ struct weights_place {
     size_t bytes;
 };
 
-/* The beginning of one GGUF file with the metadata of `w` and its tensors in other types: everything up to the data of the
- * first tensor goes to `out`, which the caller releases, also on failure. Fills `at` and `bytes` of every place, and *end,
+/* The beginning of one GGUF file with the metadata of `w` and its tensors in other types: everything before the data of the
+ * first tensor goes to `out`, which the caller releases, also on failure; the zeros between them, which align the data, do
+ * not. Fills `at` and `bytes` of every place, and *end,
  * the length of the whole file. What `w` says of its own types and parts is replaced or left out: general.file_type
- * becomes `file_type` (ggml's number of the mixture), split.* are dropped. ST_NO_MEMORY. */
+ * becomes `file_type` (ggml's number of the mixture), split.* are dropped. ST_NO_MEMORY, ST_TOO_LONG (metadata). */
 MUST_CHECK enum status weights_write_head(const struct weights *w, struct weights_place *places, uint32_t file_type,
                                           struct buf *out, uint64_t *end, struct err *e);
 

@@ -3,7 +3,8 @@
 
 #include "weights/gguf.h"
 
-#define HEAD_LIMIT ((size_t)1 << 30) /* metadata were below it when the file was mapped and checked */
+#define META_LIMIT ((size_t)1 << 30)
+#define HEAD_LIMIT (META_LIMIT + (size_t)LIMIT_TENSORS * 256) /* an entry of a tensor is shorter */
 #define VERSION 3u
 #define QUANTISATION 2u /* ggml's version of its block formats */
 
@@ -54,6 +55,11 @@ static void add_number(struct buf *b, const char *key, uint32_t value)
     add_u32(b, value);
 }
 
+static size_t meta_bytes(const struct gguf_file *f)
+{
+    return f->metas ? (size_t)(f->meta[f->metas - 1].value.end - f->base) : 0;
+}
+
 /* Offsets count from the first tensor's data and are as aligned as the file says. */
 static uint64_t add_tensor(struct buf *b, const struct tensor *t, struct weights_place *p, uint64_t at, uint64_t align)
 {
@@ -79,6 +85,9 @@ enum status weights_write_head(const struct weights *w, struct weights_place *pl
     size_t kept = 0;
     uint64_t at = 0;
     buf_init(out, HEAD_LIMIT);
+    if (meta_bytes(f) > META_LIMIT)
+        return err_set(e, ST_TOO_LONG, weights_path(w), "%s: the metadata take more than %zu MB", weights_shown(w),
+                       META_LIMIT >> 20);
     for (size_t i = 0; i < f->metas; i++)
         kept += !is_dropped(&f->meta[i]);
     buf_add(out, "GGUF", 4);
@@ -92,10 +101,9 @@ enum status weights_write_head(const struct weights *w, struct weights_place *pl
     add_number(out, "general.file_type", file_type);
     for (size_t i = 0; i < w->count; i++)
         at = add_tensor(out, &w->tensors[i].t, &places[i], at, f->align);
-    while (out->len % f->align && !out->failed)
-        buf_add(out, "", 1);
+    uint64_t data = mem_round(out->len, f->align);
     for (size_t i = 0; i < w->count; i++)
-        places[i].at += out->len;
-    *end = out->len + at;
+        places[i].at += data;
+    *end = data + at;
     return out->failed ? err_set(e, ST_NO_MEMORY, weights_path(w), "no memory for the header of a new file") : ST_OK;
 }

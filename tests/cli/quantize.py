@@ -3,6 +3,7 @@ import fcntl
 import os
 import resource
 import signal
+import struct
 import subprocess
 import time
 
@@ -95,6 +96,34 @@ def test_quantize_tensors_and_metadata():
         assert said["bytes_out"] == sum(len(data) for _, _, data in after.tensors.values())
     after, _ = quantize(source("tied.gguf", tied=True), "Q4_0")
     assert after.tensors["token_embd.weight"][1] == "Q6_K" and after.tensors["blk.0.attn_q.weight"][1] == "Q4_0"
+
+
+def test_quantize_leaves_a_hole_before_aligned_data():
+    """However far the file says that data are to be aligned, what lies between is no memory and no bytes on the disk."""
+    align = 1 << 28
+    data = as_bytes(numpy().arange(64) / 64, "F32")
+    src = gguf_file.write(temp("far.gguf"), [("general.alignment", gguf_file.U32, align)],
+                          [("output_norm.weight", (64,), "F32", data)], align=align)
+    out = temp("far-out.gguf")
+    ffwd("quantize", "-m", src, "-o", out, "--type", "Q8_0").ok()
+    assert os.stat(out).st_size == 2 * align and os.stat(out).st_blocks * 512 < align // 64
+    with open(out, "rb") as f:
+        f.seek(align)
+        assert f.read(len(data)) == data
+
+
+def test_quantize_refuses_endless_metadata():
+    """65 strings of 16 MB are each allowed, and together more than a header may have."""
+    path, length = temp("endless.gguf"), 16 << 20
+    with open(path, "wb") as f:
+        f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 65))
+        for i in range(65):
+            f.write(gguf_file.text(f"key{i}") + struct.pack("<IQ", gguf_file.STRING, length))
+            f.seek(length, os.SEEK_CUR)
+        f.truncate(f.tell())
+    out = temp("endless-out.gguf")
+    ffwd("quantize", "-m", path, "-o", out, "--type", "Q8_0").fails(1, "metadata take more than 1024 MB")
+    assert not os.path.exists(out)
 
 
 def test_quantize_agrees_with_ggml_bit_by_bit():

@@ -42,9 +42,10 @@ static void keep(struct source *s)
 
 static const struct sample_limit three = {.ids = 3, .open = OPEN, .close = {BEFORE, SHUT}, .close_n = 2};
 
-/* The reply to prompt[n] with such a budget: [count] ids. */
-static void run(const tok_id *prompt, uint32_t n, const struct sample_limit *budget, enum fill_mode fill, tok_id *out,
-                uint32_t count)
+static struct client_reply reply;
+
+/* Asks for `count` ids behind prompt[n] with such a budget. */
+static void run(const tok_id *prompt, uint32_t n, const struct sample_limit *budget, enum fill_mode fill, uint32_t count)
 {
     static const struct source_ops ops = {.kind = SOURCE_ECHO, .propose = propose, .free = keep};
     static const struct engine_cost cheap = {.n = 2, .point = {{1, 1}, {64, 1.5}}, .head_ms = 0.01, .attention_ms = 1e-6,
@@ -53,7 +54,6 @@ static void run(const tok_id *prompt, uint32_t n, const struct sample_limit *bud
     struct fake_model fake;
     struct pool *pool;
     struct engine *en;
-    static struct client_reply reply;
     request_id id;
     struct err e = {.text = ""};
     assert_int_equal(pool_new(&pool, 1, NULL), ST_OK);
@@ -74,9 +74,6 @@ static void run(const tok_id *prompt, uint32_t n, const struct sample_limit *bud
     }
     engine_result(en, id, &reply.result);
     engine_close(en, id);
-    assert_int_equal(reply.n, count);
-    assert_true(fill == FILL_OFF || reply.result.usage.by_source[SOURCE_ECHO].accepted > 0);
-    memcpy(out, reply.ids, count * sizeof *out);
     engine_free(en);
     fake_release(&fake);
     pool_free(pool);
@@ -85,12 +82,13 @@ static void run(const tok_id *prompt, uint32_t n, const struct sample_limit *bud
 static void check(tok_id from, const struct sample_limit *budget, const tok_id *want, uint32_t n)
 {
     const tok_id prompt[] = {5, from};
-    tok_id got[64];
     for (int fill = 0; fill < 2; fill++) {
-        run(prompt, 2, budget, fill ? FILL_OFF : FILL_LOSSLESS, got, n);
+        run(prompt, 2, budget, fill ? FILL_OFF : FILL_LOSSLESS, n);
+        assert_int_equal(reply.n, n);
+        assert_true(fill || reply.result.usage.by_source[SOURCE_ECHO].accepted > 0);
         for (uint32_t i = 0; i < n; i++)
-            if (got[i] != want[i])
-                fail_msg("fill %d, id %u: %d, not %d", fill, i, (int)got[i], (int)want[i]);
+            if (reply.ids[i] != want[i])
+                fail_msg("fill %d, id %u: %d, not %d", fill, i, (int)reply.ids[i], (int)want[i]);
     }
 }
 
@@ -116,6 +114,20 @@ static void test_replies(void **state)
     /* without a budget */
     const tok_id plain[] = {9, OPEN, 11, 12, 13, 14, 15, 16};
     check(8, &(struct sample_limit){0}, plain, 8);
+}
+
+/* An id that the budget imposes does not hide that the model is broken. */
+static void test_not_finite(void **state)
+{
+    const tok_id prompt[] = {5, FAKE_POISON, 20};
+    struct sample_limit b = three;
+    (void)state;
+    b.inside = true;
+    b.ids = 0;
+    run(prompt, 3, &b, FILL_OFF, 7);
+    assert_int_equal(reply.result.finish, FINISH_ERROR);
+    assert_int_equal(reply.result.err.code, ST_STEP_FAILED);
+    assert_int_equal(reply.n, 0);
 }
 
 static void test_thinking_again(void **state)
@@ -158,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_thinking_again),
         cmocka_unit_test(test_under_a_grammar),
     };

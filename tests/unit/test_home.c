@@ -54,18 +54,26 @@ static void end(void)
     assert_int_equal(rmdir(root), 0);
 }
 
-static void put_node(int id, const char *list, uint64_t free_bytes, uint64_t file_bytes)
+static void put_node_with(int id, const char *list, uint64_t free_bytes, uint64_t file_bytes, uint64_t mapped,
+                          uint64_t shared)
 {
-    char name[64], text[256];
+    char name[64], text[400];
     snprintf(name, sizeof name, "node/node%d", id);
     put_folder(name);
     snprintf(name, sizeof name, "node/node%d/cpulist", id);
     put_file(name, list);
     snprintf(name, sizeof name, "node/node%d/meminfo", id);
     snprintf(text, sizeof text,
-             "Node %d MemTotal: 99999999999 kB\nNode %d MemFree:  %llu kB\nNode %d FilePages:  %llu kB\n", id, id,
-             (unsigned long long)free_bytes / 1024, id, (unsigned long long)file_bytes / 1024);
+             "Node %d MemTotal: 99999999999 kB\nNode %d MemFree:  %llu kB\nNode %d FilePages:  %llu kB\n"
+             "Node %d Mapped:  %llu kB\nNode %d Shmem:  %llu kB\nNode %d ShmemHugePages:  7777777777 kB\n",
+             id, id, (unsigned long long)free_bytes / 1024, id, (unsigned long long)file_bytes / 1024, id,
+             (unsigned long long)mapped / 1024, id, (unsigned long long)shared / 1024, id);
     put_file(name, text);
+}
+
+static void put_node(int id, const char *list, uint64_t free_bytes, uint64_t file_bytes)
+{
+    put_node_with(id, list, free_bytes, file_bytes, 0, 0);
 }
 
 /* Processors cpu and cpu + `apart` are siblings, for cpu < apart. */
@@ -158,6 +166,29 @@ static void spreads_what_does_not_fit(void **state)
     end();
 }
 
+/* Files that are mapped, and shared memory, stay where they are. */
+static void used_pages_are_not_free(void **state)
+{
+    (void)state;
+    static struct home h;
+    struct cpus all = range(0, 8);
+    begin();
+    put_file("node/online", "0-1\n");
+    put_node_with(0, "0-3\n", 2 * GB, 20 * GB, 9 * GB, 7 * GB); /* 6 to give */
+    put_node_with(1, "4-7\n", 5 * GB, 3 * GB, 3 * GB, 2 * GB);  /* what is free is free */
+    home_look(&h, root, &all, 6 * GB, 0);
+    assert_int_equal(h.node, 0);
+    home_look(&h, root, &all, 6 * GB + 1, 0);
+    assert_int_equal(h.node, -1);
+    assert_non_null(strstr(h.why, "the largest has 6144 MB to give"));
+    struct cpus second = range(3, 8);
+    home_look(&h, root, &second, 5 * GB, 0);
+    assert_int_equal(h.node, 1);
+    home_look(&h, root, &second, 5 * GB + 1, 0);
+    assert_int_equal(h.node, -1);
+    end();
+}
+
 static void siblings_are_one_core(void **state)
 {
     (void)state;
@@ -228,6 +259,7 @@ int main(void)
         cmocka_unit_test(keeps_to_one_node),         cmocka_unit_test(most_cores_come_first),
         cmocka_unit_test(spreads_what_does_not_fit), cmocka_unit_test(siblings_are_one_core),
         cmocka_unit_test(nothing_known_is_one_node), cmocka_unit_test(threads_and_memory_follow),
+        cmocka_unit_test(used_pages_are_not_free),
     };
     return cmocka_run_group_tests_name("home", tests, NULL, NULL);
 }

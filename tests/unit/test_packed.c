@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -266,6 +267,16 @@ static void set_time(const char *path, struct timespec when)
     assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){when, when}, 0), 0);
 }
 
+static void flip(const char *path, off_t at)
+{
+    uint8_t byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
 static void test_changed_source(void **state)
 {
     struct packed_store s = store_of();
@@ -278,9 +289,10 @@ static void test_changed_source(void **state)
     st.st_mtim.tv_sec--;
     set_time(model, st.st_mtim);
     assert_int_equal(load(model, &s), PACKED_KEPT); /* touched */
+    assert_int_equal(load(model, &s), PACKED_FOUND);
     snprintf(moved, sizeof moved, "%s.moved", model);
     assert_int_equal(rename(model, moved), 0);
-    assert_int_equal(load(moved, &s), PACKED_FOUND); /* the same file by another name */
+    assert_int_equal(load(moved, &s), PACKED_KEPT); /* renamed, which nothing tells from a change */
     write_model(model, "one", 1);
     set_time(model, st.st_mtim);
     assert_int_equal(load(model, &s), PACKED_KEPT); /* a copy: another inode */
@@ -289,7 +301,49 @@ static void test_changed_source(void **state)
     write_model(model, "two", 1); /* other metadata of the same size, in place and at the same time */
     set_time(model, st.st_mtim);
     assert_int_equal(load(model, &s), PACKED_KEPT);
-    assert_int_equal(files(), 4);
+    assert_int_equal(files(), 5);
+}
+
+/* The ctime tells when the file was written, whatever the mtime is set to. */
+static void test_changed_data(void **state)
+{
+    struct packed_store s = store_of();
+    struct stat before, after;
+    (void)state;
+    need_files();
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    assert_int_equal(stat(model, &before), 0);
+    flip(model, before.st_size - 1); /* beyond what is looked at of any matrix */
+    set_time(model, before.st_mtim);
+    assert_int_equal(stat(model, &after), 0);
+    assert_true(after.st_ino == before.st_ino && after.st_size == before.st_size);
+    assert_memory_equal(&after.st_mtim, &before.st_mtim, sizeof before.st_mtim);
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    assert_int_equal(files(), 2);
+}
+
+/* Data at the beginning of a matrix tell even where the file looks untouched. */
+static void test_changed_sample(void **state)
+{
+    struct packed_store s = store_of();
+    (void)state;
+    need_files();
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    for (size_t i = 0; i < MATRICES; i++) {
+        struct weights *w = open_ok(model);
+        struct packed *p;
+        char name[8];
+        snprintf(name, sizeof name, "m%zu", i);
+        uint8_t *byte = (uint8_t *)(uintptr_t)weights_find(w, name)->data + 100;
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)byte / page * page;
+        assert_int_equal(mprotect((void *)at, page, PROT_READ | PROT_WRITE), 0);
+        *byte ^= 1;
+        assert_int_equal(packed_new(&p, w, &s, pool, NULL), ST_OK);
+        assert_int_equal(packed_origin(p), PACKED_HERE);
+        packed_free(p);
+        weights_free(w);
+    }
+    assert_int_equal(load(model, &s), PACKED_FOUND);
 }
 
 /* Every part of a split model counts. */
@@ -329,16 +383,6 @@ static void test_split(void **state)
 }
 
 /* --- damage ---------------------------------------------------------------------------------------------------------- */
-
-static void flip(const char *path, off_t at)
-{
-    uint8_t byte;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
-    byte ^= 0x10;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    close(fd);
-}
 
 /* Damaged at `at`, or shortened or lengthened to `size` where that is not 0: packed anew, and the next load is well. */
 static void repaired(off_t at, off_t size)
@@ -456,40 +500,133 @@ static bool file_is_free(void)
     return is_free;
 }
 
-/* Files in memory have small pages where the system does not give them huge ones: then none is kept, and one that is
- * there is copied and not mapped. */
-static void test_small_pages(void **state)
+/* --- small pages ----------------------------------------------------------------------------------------------------- */
+
+/* Files in memory have small pages where the system does not give them huge ones. */
+static bool small_store;
+static char usual_store[sizeof store_dir];
+
+static int small_setup(void **state)
 {
-    struct packed_store s = store_of();
-    char never[64] = "", shm[] = "/dev/shm/ffwd-packed-XXXXXX", saved[sizeof store_dir];
-    (void)state;
+    char never[64] = "", shm[] = "/dev/shm/ffwd-packed-XXXXXX";
     FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
-    bool small = f && fgets(never, sizeof never, f) && strstr(never, "[never]");
+    small_store = f && fgets(never, sizeof never, f) && strstr(never, "[never]") && mkdtemp(shm);
     if (f)
         fclose(f);
-    if (!small || !mkdtemp(shm))
-        skip();
-    memcpy(saved, store_dir, sizeof saved);
-    snprintf(store_dir, sizeof store_dir, "%s", shm);
-    s.small_pages = false;
-    enum packed_origin huge_only = load(model, &s);
-    s.small_pages = true;
-    enum packed_origin any = load(model, &s);
-    s.small_pages = false;
-    struct loaded l = load_with(model, &s, pool);
-    enum packed_origin there = packed_origin(l.p);
-    bool freed = file_is_free();
-    unload(&l);
-    enum packed_origin good = load(model, &s);
-    each_file(drop);
-    rmdir(shm);
-    memcpy(store_dir, saved, sizeof saved);
-    assert_int_equal(huge_only, PACKED_HERE);
-    assert_int_equal(any, PACKED_KEPT);
-    assert_int_equal(there, PACKED_FOUND);
-    assert_int_equal(good, PACKED_FOUND);
-    assert_true(freed);
+    memcpy(usual_store, store_dir, sizeof usual_store);
+    if (small_store)
+        snprintf(store_dir, sizeof store_dir, "%s", shm);
+    return setup(state);
 }
+
+static int small_teardown(void **state)
+{
+    (void)state;
+    each_file(drop);
+    if (small_store)
+        rmdir(store_dir);
+    memcpy(store_dir, usual_store, sizeof store_dir);
+    return 0;
+}
+
+/* None is kept, and one that is there is copied and not mapped. */
+static void test_small_pages(void **state)
+{
+    struct packed_store s = store_of(), huge = store_of();
+    (void)state;
+    if (!small_store)
+        skip();
+    huge.small_pages = false;
+    assert_int_equal(load(model, &huge), PACKED_HERE);
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    struct loaded l = load_with(model, &huge, pool);
+    assert_int_equal(packed_origin(l.p), PACKED_FOUND);
+    assert_true(file_is_free());
+    unload(&l);
+    assert_int_equal(load(model, &huge), PACKED_FOUND);
+}
+
+/* No file makes way for one that would not be kept. */
+static void test_small_pages_no_room(void **state)
+{
+    struct packed_store s = store_of();
+    (void)state;
+    if (!small_store)
+        skip();
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    s.most = FILE_CHUNKS * PACKED_CHUNK;
+    s.small_pages = false;
+    write_model(model, "two", 2);
+    assert_int_equal(load(model, &s), PACKED_HERE);
+    assert_int_equal(files(), 1);
+}
+
+/* Until the next call this process gets `bytes` more of address space; 0 = as many as before. */
+static void allow(size_t bytes)
+{
+    static struct rlimit before;
+    struct rlimit now;
+    size_t pages = 0;
+    if (bytes) {
+        FILE *f = fopen("/proc/self/statm", "re");
+        assert_true(f && fscanf(f, "%zu", &pages) == 1);
+        fclose(f);
+        assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    }
+    now = before;
+    if (bytes)
+        now.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+    assert_int_equal(setrlimit(RLIMIT_AS, &now), 0);
+}
+
+/* A copy that there is no memory for is not made: the file's small pages serve. */
+static void test_small_pages_no_memory(void **state)
+{
+    struct packed_store s = store_of();
+    struct packed *p;
+    (void)state;
+    if (!small_store)
+        skip();
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    s.small_pages = false;
+    struct loaded plain = load_with(model, NULL, pool);
+    struct weights *w = open_ok(model);
+    allow((FILE_CHUNKS + 1) * PACKED_CHUNK); /* the mapping, and not as much again */
+    enum status st = packed_new(&p, w, &s, pool, NULL);
+    allow(0);
+    assert_int_equal(st, ST_OK);
+    assert_int_equal(packed_origin(p), PACKED_FOUND);
+    assert_false(file_is_free());
+    for (int i = 0; i < MATRICES; i++) {
+        char name[8];
+        struct kern_mat mat;
+        snprintf(name, sizeof name, "m%d", i);
+        packed_matrix(p, weights_find(w, name), pool, &mat);
+        same_panels(&mat, &plain.mat[i]);
+    }
+    packed_free(p);
+    weights_free(w);
+    unload(&plain);
+}
+
+/* A good file is not taken for a damaged one because it cannot be mapped. */
+static void test_no_memory(void **state)
+{
+    struct packed_store s = store_of();
+    struct packed *p;
+    (void)state;
+    need_files();
+    assert_int_equal(load(model, &s), PACKED_KEPT);
+    struct weights *w = open_ok(model);
+    allow(PACKED_CHUNK);
+    enum status st = packed_new(&p, w, &s, pool, NULL);
+    allow(0);
+    weights_free(w);
+    assert_int_equal(st, ST_NO_MEMORY);
+    assert_int_equal(load(model, &s), PACKED_FOUND);
+}
+
+/* --- the ceiling ----------------------------------------------------------------------------------------------------- */
 
 /* The one that was used longest ago goes first, and none that is in use. */
 static void test_ceiling(void **state)
@@ -604,10 +741,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_found, setup),       cmocka_unit_test_setup(test_not_kept, setup),
-        cmocka_unit_test_setup(test_changed_source, setup), cmocka_unit_test_setup(test_split, setup),
+        cmocka_unit_test_setup(test_changed_source, setup), cmocka_unit_test_setup(test_changed_data, setup),
+        cmocka_unit_test_setup(test_changed_sample, setup), cmocka_unit_test_setup(test_split, setup),
         cmocka_unit_test_setup(test_damaged, setup),     cmocka_unit_test_setup(test_not_trusted, setup),
         cmocka_unit_test_setup(test_no_room, setup),     cmocka_unit_test_setup(test_read_only, setup),
-        cmocka_unit_test_setup(test_small_pages, setup), cmocka_unit_test_setup(test_ceiling, setup),
+        cmocka_unit_test_setup_teardown(test_small_pages, small_setup, small_teardown),
+        cmocka_unit_test_setup_teardown(test_small_pages_no_room, small_setup, small_teardown),
+        cmocka_unit_test_setup_teardown(test_small_pages_no_memory, small_setup, small_teardown),
+        cmocka_unit_test_setup(test_no_memory, setup),   cmocka_unit_test_setup(test_ceiling, setup),
         cmocka_unit_test_setup(test_two_at_once, setup), cmocka_unit_test_setup(test_library, setup),
     };
     return cmocka_run_group_tests(tests, begin, end);
