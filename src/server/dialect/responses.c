@@ -126,6 +126,13 @@ static enum status constrain(const struct server *srv, struct text_view body, co
     return rq->format.field ? server_constrain(srv, &rq->format, job, e) : ST_OK;
 }
 
+/* Items that no later request asks for are not needed once they are in the prompt. */
+static void drop_input(struct responses_own *own)
+{
+    if (!own->keep || !own->store)
+        buf_release(&own->input);
+}
+
 static enum status prepare(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
 {
     struct responses_request rq;
@@ -141,6 +148,7 @@ static enum status prepare(const struct server *srv, struct text_view body, stru
         responses_name_items(job->root, job);
         server_fit_context(srv, job); /* max_output_tokens is an upper bound */
     }
+    drop_input(job->own);
     buf_release(&conversation);
     return st;
 }
@@ -173,6 +181,17 @@ static void refuse(struct http_call *call, const struct reply_job *job, const st
     openai_refuse(call, 0, own->lost ? "previous_response_not_found" : openai_length_code(e, "input"), e);
 }
 
+/* What the reply keeps of the request outlives the body, and counts as one until the reply is sent. */
+static void run(struct http_call *call, struct reply_job *job)
+{
+    const struct responses_own *own = job->own;
+    struct err e;
+    if (http_hold(call, own->echo.len + own->input.len, &e) == ST_OK)
+        server_reply_run(call, job, &responses_ops);
+    else
+        openai_refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, &e);
+}
+
 void responses_create(struct http_call *call)
 {
     struct reply_job job;
@@ -181,7 +200,7 @@ void responses_create(struct http_call *call)
         return;
     const struct text_view body = {call->body.data, call->body.len};
     if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
-        server_reply_run(call, &job, &responses_ops);
+        run(call, &job);
     else
         refuse(call, &job, &e);
     server_job_release(&job);

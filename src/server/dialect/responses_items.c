@@ -19,7 +19,7 @@
 #include "server/dialect/responses.h"
 #include "server/http/json_in.h"
 
-#define MOST_INPUT ((size_t)LIMIT_BODY + LIMIT_RESPONSES_BYTES) /* bytes of the items, with those that they refer to */
+#define MOST_INPUT LIMIT_BODY /* bytes of the items, with those that they refer to */
 
 static bool absent(struct cut v)
 {
@@ -520,7 +520,7 @@ enum status responses_own_new(struct reply_job *job, struct err *e)
     struct responses_own *own = calloc(1, sizeof *own);
     if (!own)
         return err_set(e, ST_NO_MEMORY, "", "no memory for a request");
-    buf_init(&own->echo, LIMIT_BODY);
+    buf_init(&own->echo, LIMIT_RESPONSE_ECHO);
     buf_init(&own->input, MOST_INPUT);
     job->own = own;
     job->own_free = own_free;

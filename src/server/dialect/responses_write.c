@@ -38,7 +38,7 @@ static void put_compact(struct cut v, struct buf *out)
     buf_add(out, v.s + from, v.n - from);
 }
 
-void responses_echo(struct text_view body, struct buf *echo)
+enum status responses_echo(struct text_view body, struct buf *echo, struct err *e)
 {
     /* What is shown of a field that the request does not have. */
     static const char *const shown[][2] = {
@@ -58,8 +58,13 @@ void responses_echo(struct text_view body, struct buf *echo)
         else
             put_compact(v, echo);
         buf_adds(echo, ",");
+        if (echo->failed)
+            return err_set(e, ST_TOO_LONG, shown[i][0], "%s: a response repeats at most %zu bytes of its request",
+                           shown[i][0], echo->limit);
     }
     buf_adds(echo, "\"service_tier\":\"default\",");
+    return echo->failed ? err_set(e, ST_TOO_LONG, "", "a response repeats at most %zu bytes of its request", echo->limit)
+                        : ST_OK;
 }
 
 /* ---- the response ---- */

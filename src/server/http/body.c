@@ -108,6 +108,25 @@ void http_drop_body(struct http_call *call)
     call->body_held = 0;
 }
 
+static enum status too_many(struct err *e)
+{
+    (void)err_set(e, ST_BUSY, "", "too many large requests are arriving at once");
+    e->retry_after = 1;
+    return e->code;
+}
+
+enum status http_hold(struct http_call *call, size_t n, struct err *e)
+{
+    call->held += n;
+    return atomic_fetch_add(&call->http->body_held, n) + n <= LIMIT_BODIES ? ST_OK : too_many(e);
+}
+
+void http_end_hold(struct http_call *call)
+{
+    atomic_fetch_sub(&call->http->body_held, call->held);
+    call->held = 0;
+}
+
 bool http_take_body(struct http_call *call, const char *data, size_t n)
 {
     struct http *h = call->http;
@@ -118,8 +137,8 @@ bool http_take_body(struct http_call *call, const char *data, size_t n)
         size_t held = atomic_fetch_add(&h->body_held, n);
         if (held + n <= LIMIT_BODIES && buf_add(&call->body, data, n))
             return true;
-        refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, ST_BUSY, "too many large requests are arriving at once");
-        call->refusal_err.retry_after = 1;
+        call->refusal = MHD_HTTP_SERVICE_UNAVAILABLE;
+        (void)too_many(&call->refusal_err);
     }
     http_drop_body(call);
     call->drained += n;
