@@ -328,6 +328,8 @@ static void open_item(struct reply *r, struct reply_part *p, enum item kind, str
 {
     static const char *const prefixes[] = {"", "msg_", "rs_", "fc_"};
     struct responses_own *own = own_of(r);
+    if (kind != ITEM_MESSAGE) /* what waits is of the ids that spell its beginning, and no message's */
+        buf_clear(&p->lists[0]);
     close_item(r, p, "completed", out);
     p->block = (int)kind;
     p->blocks++;
@@ -335,8 +337,6 @@ static void open_item(struct reply *r, struct reply_part *p, enum item kind, str
         memcpy(own->item_id, p->message_id, sizeof own->item_id);
     else
         server_write_id(own->item_id, sizeof own->item_id, prefixes[kind]);
-    if (kind != ITEM_MESSAGE)
-        buf_clear(&p->lists[0]);
     if (r->job.stream)
         open_streamed(r, p, out);
 }
@@ -492,6 +492,16 @@ static void whole(struct reply *r, struct buf *out)
     keep(r, p, out, 0);
 }
 
+/* The events that every stream begins with, in one that failed before it told anything: they are of a time when it had
+ * not. */
+static void begin_late(struct reply *r, struct reply_part *p, struct buf *out)
+{
+    const struct err why = r->err;
+    r->err.code = ST_OK;
+    begin(r, p, out);
+    r->err = why;
+}
+
 /* Of what has begun, only the items that are complete are shown again. */
 static void broken(struct reply *r, struct buf *out)
 {
@@ -499,6 +509,7 @@ static void broken(struct reply *r, struct buf *out)
     r->call->failure = status_name(r->err.code);
     if (p->tool_calls.failed)
         buf_clear(&p->tool_calls);
+    begin_late(r, p, out);
     response_event(r, p, "response.failed", out);
 }
 
