@@ -106,6 +106,10 @@ static void test_explain(void **state)
     ask(&l, "/v1/ffwd/explain", "{", 400, "not valid JSON");
     assert_int_equal(atomic_load(&submitted), 0);
     stop(&l);
+    start(&l, true);
+    ask(&l, "/v1/ffwd/explain", "{'prompt':'abc','model':'other'}", 404, "'code':'model_not_found'");
+    ask(&l, "/v1/ffwd/explain", "{'prompt':'abc','model':'some/model'}", 200, "'prompt_tokens':3,");
+    stop(&l);
 }
 
 /* ---- /completion ---- */

@@ -158,7 +158,7 @@ void native_completion(struct http_call *call)
     if (!job.root)
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (prepare(call->app, body, &job, &e) == ST_OK)
+    if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
         server_reply_run(call, &job, &native_completion_ops);
     else
         openai_refuse(call, 0, openai_length_code(&e, "prompt"), &e);

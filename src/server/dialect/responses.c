@@ -181,6 +181,12 @@ static void refuse(struct http_call *call, const struct reply_job *job, const st
     openai_refuse(call, 0, own->lost ? "previous_response_not_found" : openai_length_code(e, "input"), e);
 }
 
+/* How much there is to render. What earlier responses add is found on the way, so whoever names one counts as long. */
+static size_t to_render(const struct reply_job *job, struct text_view body)
+{
+    return http_get(job->root, "previous_response_id") || responses_refers(job->root) ? SIZE_MAX : body.n;
+}
+
 /* What the reply keeps of the request outlives the body, and counts as one until the reply is sent. */
 static void run(struct http_call *call, struct reply_job *job)
 {
@@ -199,7 +205,7 @@ void responses_create(struct http_call *call)
     if (!begin(call, &job))
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
+    if (openai_prepare_bytes(to_render(&job, body), prepare, call->app, body, &job, &e) == ST_OK)
         run(call, &job);
     else
         refuse(call, &job, &e);
@@ -224,7 +230,7 @@ void responses_input_tokens(struct http_call *call)
     if (!begin(call, &job))
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (openai_prepare(count, call->app, body, &job, &e) == ST_OK) {
+    if (openai_prepare_bytes(to_render(&job, body), count, call->app, body, &job, &e) == ST_OK) {
         struct buf out;
         buf_init(&out, 100);
         buf_addf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", job.prompts[0].n);

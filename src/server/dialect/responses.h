@@ -83,6 +83,9 @@ MUST_CHECK enum status responses_echo(struct text_view body, struct buf *echo, s
 MUST_CHECK enum status responses_take_input(const json_t *root, struct text_view body, struct responses_own *own,
                                             struct err *e);
 
+/* Whether some of the request's items refer to items of earlier responses. */
+bool responses_refers(const json_t *root);
+
 /* Writes the request, behind what it continues, as chat reads one to the empty buffer `out`. Errors name the place in the
  * client's own request ("input[2].content[0]"). */
 MUST_CHECK enum status responses_translate(const struct responses_request *rq, struct text_view body,

@@ -56,6 +56,19 @@ static bool is_reference(struct cut item)
     return absent(chat_cut_member(item, "role")) && !absent(chat_cut_member(item, "id"));
 }
 
+bool responses_refers(const json_t *root)
+{
+    const json_t *input = http_get(root, "input"), *item;
+    size_t i;
+    json_array_foreach((json_t *)input, i, item) {
+        const json_t *type = http_get(item, "type");
+        if (type ? json_is_string(type) && strcmp(json_string_value(type), "item_reference") == 0
+                 : !http_get(item, "role") && http_get(item, "id"))
+            return true;
+    }
+    return false;
+}
+
 static enum status take_items(struct cut input, struct responses_own *own, struct err *e)
 {
     struct cut_iter it = chat_cut_open(input);
