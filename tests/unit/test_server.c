@@ -33,6 +33,10 @@ static void test_routes(void **state)
     expect(raw(&l, "GET /nothing HTTP/1.0\r\n\r\n"), 404, "\"error\":{\"message\":");
     expect(raw(&l, "GET /v1/completions HTTP/1.0\r\n\r\n"), 405, "Allow: POST, OPTIONS");
     expect(raw(&l, "DELETE /v1/models HTTP/1.0\r\n\r\n"), 405, "Allow: GET, HEAD, OPTIONS");
+    expect(raw(&l, "DELETE /v1/models HTTP/1.0\r\n\r\n"), 405, "this address takes GET, HEAD only");
+    expect(raw(&l, "GET /v1/responses/input_tokens HTTP/1.0\r\n\r\n"), 405, "Allow: POST, OPTIONS");
+    expect(raw(&l, "DELETE /v1/responses/input_tokens HTTP/1.0\r\n\r\n"), 405, "this address takes POST only");
+    expect(raw(&l, "POST /v1/responses/resp_1 HTTP/1.0\r\n\r\n"), 405, "this address takes GET, HEAD, DELETE only");
     expect(raw(&l, "OPTIONS /v1/completions HTTP/1.0\r\n\r\n"), 204, "Allow: POST, OPTIONS");
     char *head = raw(&l, "HEAD /health HTTP/1.0\r\n\r\n");
     assert_null(strstr(head, "status"));
