@@ -78,6 +78,9 @@ static enum status constrain(const struct server *srv, struct text_view body, co
     const struct text_view request = {conversation->data, conversation->len};
     const bool calls = rq->tools && !rq->hidden;
     struct format_shape shape;
+    if (rq->format.field && begun->len)
+        return err_set(e, ST_ARGUMENT, "messages", "output_config.format is about the whole reply, which cannot begin with "
+                       "the last message's text then");
     TRY(render(srv, rq, conversation, job, e));
     TRY(server_recognise(srv, request, calls, job, &shape, e));
     TRY(limit_thinking(srv, rq, begun->len != 0, job, e));
