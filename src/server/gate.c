@@ -156,7 +156,7 @@ const char *server_key_of(const struct http_call *call)
     return s;
 }
 
-/* Limits are of what makes the engine work: looking at the server is free. */
+/* Limits are of POST alone, which everything that makes the engine work is. */
 static void check_key(struct http_call *call, const struct server_gate *g, struct server_note *n)
 {
     const char *key = server_key_of(call);

@@ -36,6 +36,8 @@
 #define LIMIT_RESPONSE_ID 40u              /* bytes of a response's or an item's id, the NUL counted */
 #define LIMIT_RESPONSE_TURNS 1024u         /* responses that one conversation strings together */
 #define LIMIT_RESPONSE_REFERENCES 1024u    /* items of earlier responses that one request refers to by their ids */
+#define LIMIT_RESPONSE_ECHO (1u << 20)     /* bytes of a request that its response repeats, */
+#define LIMIT_RESPONSE_USER 512u           /* and of the name of its user */
 #define LIMIT_METADATA 16u                 /* pairs of one request's metadata, */
 #define LIMIT_METADATA_KEY 64u             /* characters of one's name, */
 #define LIMIT_METADATA_VALUE 512u          /* and of its value */

@@ -375,6 +375,12 @@ static void take_part(struct reply *r, struct reply_part *p)
             take_one(r, p, &ev[i]);
 }
 
+void server_reply_comment(struct reply *r, struct buf *out)
+{
+    (void)r;
+    buf_adds(out, ": still here\n\n");
+}
+
 enum progress { PROGRESS_SOME, PROGRESS_ALL, PROGRESS_FAILED, PROGRESS_GONE };
 
 /* Waits until there is something to send, the request has ended or failed, or the client is gone. */
@@ -398,7 +404,7 @@ static enum progress progress(struct reply *r)
         case HTTP_READY:
             break;
         case HTTP_QUIET:
-            buf_adds(&r->call->out, r->ops->quiet);
+            r->ops->quiet(r, &r->call->out);
             return PROGRESS_SOME;
         case HTTP_STOPPING:
             (void)err_set(&r->err, ST_CANCELLED, "", "the server is stopping");
@@ -467,7 +473,7 @@ void server_reply_run(struct http_call *call, struct reply_job *job, const struc
     drop_request(&r->job);
     http_drop_body(call);
     begin_parts(r);
-    if (r->job.stream && ops->quiet)
+    if (r->job.stream)
         call->quiet_ms = (int)srv->quiet_s * 1000;
     enum progress got = progress(r);
     if (got == PROGRESS_GONE)

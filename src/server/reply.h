@@ -4,8 +4,8 @@
  * A request has parts: each prompt times each choice is one request of the engine. server_reply_run() submits them all,
  * waits for their events and for the client at once, and lets the dialect write: chunk by chunk as events come, or
  * everything when the last part has ended. No HTTP status is sent before the first token is there, so whatever fails
- * until then still gets a status of its own. A stream that waits long for it begins with a comment instead, as whatever
- * stands between would take silence for the end.
+ * until then still gets a status of its own. A stream that waits long for it begins with a comment or a chunk without
+ * text, as whatever stands between would take silence for the end.
  *
  * Knows the engine and http; of the dialect only the functions in reply_ops.
  */
@@ -153,15 +153,12 @@ struct reply_part {
     size_t call_at;                     /* where the latest begins in tool_calls */
 };
 
-#define REPLY_COMMENT ": still here\n\n" /* an event that is none, for reply_ops.quiet */
-
 struct reply;
 struct reply_ops {
     const char *id_prefix;
     const char *message_prefix; /* of a choice's own id; NULL = choices have none */
     const char *call_prefix;    /* of a tool call's id; NULL = the dialect has no tools */
     const char *prompt_field; /* the name of the prompt in errors */
-    const char *quiet;        /* what a stream says when there is nothing to say for long; NULL = nothing */
     const char *stream_type;  /* Content-Type of streams; NULL = server-sent events */
     bool whole_calls;         /* streams tell of a call when it is complete: one that breaks is text there, too */
     /* An event of a streamed part. EVENT_END comes here too when it brings text. With an assembly the text has come as
@@ -170,6 +167,7 @@ struct reply_ops {
     void (*part_end)(struct reply *r, struct reply_part *p, struct buf *out);
     void (*end)(struct reply *r, struct buf *out);         /* all parts have ended */
     void (*broken)(struct reply *r, struct buf *out);      /* r->err, after the status was sent */
+    void (*quiet)(struct reply *r, struct buf *out);       /* there was nothing to say for long */
     void (*collect)(struct reply *r, struct reply_part *p, const struct event *ev);
     /* A piece of a part with an assembly, streamed or not. p->call_id is the id of the call that it belongs to. */
     void (*piece)(struct reply *r, struct reply_part *p, const struct chat_piece *piece, struct buf *out);
@@ -194,6 +192,9 @@ struct reply {
 
 /* The prompt of a part. */
 const struct reply_prompt *server_reply_prompt(const struct reply *r, const struct reply_part *p);
+
+/* reply_ops.quiet of server-sent events: an event that is none. */
+void server_reply_comment(struct reply *r, struct buf *out);
 
 /* Replies to the call, in full or by starting a stream. Takes what the job owns (it is left empty). The request as it
  * came and the call's body are dropped once everything is submitted; of the prompts, ids and echoed text stay. */

@@ -14,16 +14,23 @@ struct server_response_item {
 
 #define OWNER_MAX 32u /* bytes of an owner: SERVER_OWNER */
 
+/* What an owner holds; there while that is anything. */
+struct server_response_account {
+    struct server_response_account *next;
+    char owner[OWNER_MAX];
+    size_t named, bytes;
+};
+
 struct place {
     struct server_response *r; /* NULL = free */
     uint64_t used;             /* when it was put or found last, by the store's counter */
     char id[LIMIT_RESPONSE_ID];
-    char owner[OWNER_MAX];
 };
 
 struct server_responses {
-    pthread_mutex_t lock; /* over everything below, and over `owners` of every response */
+    pthread_mutex_t lock; /* over everything below, and over `owners` and `account` of every response */
     struct place places[LIMIT_RESPONSES];
+    struct server_response_account *accounts; /* owned; a list */
     size_t named, bytes;
     uint64_t now;
 };
@@ -38,6 +45,49 @@ enum status server_responses_new(struct server_responses **out, struct err *e)
     return ST_OK;
 }
 
+/* ---- accounts ---- */
+
+static bool is_owner(const struct server_response_account *a, struct server_name owner)
+{
+    return owner.n == OWNER_MAX && memcmp(a->owner, owner.s, OWNER_MAX) == 0;
+}
+
+/* Counts n bytes and one name; an account that is new has nothing else. NULL: no memory. */
+static struct server_response_account *charge(struct server_responses *st, struct server_name owner, size_t n)
+{
+    struct server_response_account *a = st->accounts;
+    while (a && !is_owner(a, owner))
+        a = a->next;
+    if (!a) {
+        a = calloc(1, sizeof *a);
+        if (!a)
+            return NULL;
+        memcpy(a->owner, owner.s, OWNER_MAX);
+        a->next = st->accounts;
+        st->accounts = a;
+    }
+    a->named++;
+    a->bytes += n;
+    return a;
+}
+
+static void discharge(struct server_responses *st, struct server_response_account *a, size_t n)
+{
+    struct server_response_account **at = &st->accounts;
+    a->bytes -= n;
+    if (a->bytes)
+        return;
+    while (*at != a)
+        at = &(*at)->next;
+    *at = a->next;
+    free(a);
+}
+
+static bool has_too_much(const struct server_response_account *a)
+{
+    return a->named > LIMIT_RESPONSES / 2 || a->bytes > LIMIT_RESPONSES_BYTES / 2;
+}
+
 /* ---- responses ---- */
 
 /* Gives one ownership up, and what was held by it alone; a loop, since chains are long. */
@@ -46,6 +96,7 @@ static void disown(struct server_responses *st, struct server_response *r)
     while (r && --r->owners == 0) {
         struct server_response *before = r->before;
         st->bytes -= r->bytes;
+        discharge(st, r->account, r->bytes);
         free(r->items);
         free(r);
         r = before;
@@ -120,7 +171,7 @@ static bool is_id(const char *kept, struct server_name id)
 
 static bool owns(const struct place *p, struct server_name owner)
 {
-    return owner.n == OWNER_MAX && memcmp(p->owner, owner.s, OWNER_MAX) == 0;
+    return is_owner(p->r->account, owner);
 }
 
 static struct place *look_up(struct server_responses *st, struct server_name owner, struct server_name id)
@@ -133,41 +184,30 @@ static struct place *look_up(struct server_responses *st, struct server_name own
 
 static void vacate(struct server_responses *st, struct place *p)
 {
+    p->r->account->named--;
     disown(st, p->r);
     *p = (struct place){0};
     st->named--;
 }
 
-/* The place that was used longest ago, of that owner alone if it is not NULL; NULL without any. */
-static struct place *oldest(struct server_responses *st, const struct server_name *owner)
+/* The place that was used longest ago, of those who have too much alone if that is said; NULL: there is none. */
+static struct place *oldest(struct server_responses *st, bool too_much)
 {
     struct place *found = NULL;
     for (size_t i = 0; i < LIMIT_RESPONSES; i++) {
         struct place *p = &st->places[i];
-        if (p->r && (!owner || owns(p, *owner)) && (!found || p->used < found->used))
+        if (p->r && (!too_much || has_too_much(p->r->account)) && (!found || p->used < found->used))
             found = p;
     }
     return found;
 }
 
-/* Whether an owner would hold more than half, with n more bytes. */
-static bool too_much(const struct server_responses *st, struct server_name owner, size_t n)
-{
-    size_t named = 1;
-    for (size_t i = 0; i < LIMIT_RESPONSES; i++)
-        if (st->places[i].r && owns(&st->places[i], owner)) {
-            named++;
-            n += st->places[i].r->bytes;
-        }
-    return named > LIMIT_RESPONSES / 2 || n > LIMIT_RESPONSES_BYTES / 2;
-}
-
-/* False: what is left belongs to requests under way, and is too much. */
-static bool make_room(struct server_responses *st, struct server_name owner, size_t n)
+/* For n bytes, which are charged already. False: what is left belongs to requests under way, and is too much. */
+static bool make_room(struct server_responses *st, size_t n)
 {
     while (st->named == LIMIT_RESPONSES || n > LIMIT_RESPONSES_BYTES || st->bytes > LIMIT_RESPONSES_BYTES - n) {
-        struct place *victim = too_much(st, owner, n) ? oldest(st, &owner) : NULL;
-        victim = victim ? victim : oldest(st, NULL);
+        struct place *victim = oldest(st, true);
+        victim = victim ? victim : oldest(st, false);
         if (!victim)
             return false;
         vacate(st, victim);
@@ -196,6 +236,27 @@ void server_responses_free(struct server_responses *st)
     free(st);
 }
 
+/* Gives a response a place. False: it has none, and is the caller's still. */
+static bool keep(struct server_responses *st, struct server_name owner, struct server_name id, struct server_response *r)
+{
+    r->account = charge(st, owner, r->bytes);
+    if (!r->account)
+        return false;
+    if (!make_room(st, r->bytes)) {
+        r->account->named--;
+        discharge(st, r->account, r->bytes);
+        return false;
+    }
+    struct place *p = free_place(st);
+    *p = (struct place){.r = r, .used = ++st->now};
+    memcpy(p->id, id.s, id.n);
+    if (r->before)
+        r->before->owners++;
+    st->bytes += r->bytes;
+    st->named++;
+    return true;
+}
+
 void server_responses_put(struct server_responses *st, struct server_name owner, struct server_name id,
                           struct server_response *before, const struct server_response *texts)
 {
@@ -205,21 +266,12 @@ void server_responses_put(struct server_responses *st, struct server_name owner,
     if (!r)
         return;
     pthread_mutex_lock(&st->lock);
-    if (r->chain_bytes <= LIMIT_RESPONSES_BYTES / 2 && make_room(st, owner, r->bytes)) {
-        struct place *p = free_place(st);
-        *p = (struct place){.r = r, .used = ++st->now};
-        memcpy(p->id, id.s, id.n);
-        memcpy(p->owner, owner.s, OWNER_MAX);
-        if (before)
-            before->owners++;
-        st->bytes += r->bytes;
-        st->named++;
-        r = NULL;
-    }
+    const bool kept = r->chain_bytes <= LIMIT_RESPONSES_BYTES / 2 && keep(st, owner, id, r);
     pthread_mutex_unlock(&st->lock);
-    if (r)
+    if (!kept) {
         free(r->items);
-    free(r);
+        free(r);
+    }
 }
 
 struct server_response *server_responses_find(struct server_responses *st, struct server_name owner,

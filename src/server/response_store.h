@@ -6,8 +6,8 @@
  * may go on from the same turn. What a chain needs stays in memory when the store has let its name go, and counts until
  * then. Responses are told apart by owner (server_owner()): whoever has another key finds nothing.
  *
- * Everything has a ceiling (limits.h). When it is full what was not asked for longest goes first, and who holds more than
- * half makes room at its own expense.
+ * Everything has a ceiling (limits.h). When it is full what was not asked for longest goes first, and before all others
+ * that of an owner who holds more than half, turns that have lost their names but are continued among it.
  * Threads: any. A response that was found is immutable until its finder drops it.
  */
 #ifndef SERVER_RESPONSE_STORE_H
@@ -30,6 +30,7 @@ struct server_response {
     struct server_response *before; /* owned; NULL: it continues nothing */
     struct text_view object, input, output; /* JSON; the latter two are arrays of items */
     struct server_response_item *items; /* owned; where those of `output` lie */
+    struct server_response_account *account; /* its owner's */
     size_t items_n, bytes, chain_bytes; /* its own, and with all that it continues */
     uint32_t turns;                     /* of the chain that ends with it */
     unsigned owners;                    /* under the store's lock */

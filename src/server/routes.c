@@ -57,13 +57,19 @@ const struct http_route server_routes[] = {
     {NULL, NULL, NULL, 0},
 };
 
-/* Before there is a handler, the header that Anthropic's clients send tells them from all others, and Ollama's addresses
- * theirs. */
+static bool is_below(const char *path, const char *folder)
+{
+    const size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+/* Before there is a handler, addresses tell Anthropic's and Ollama's clients from all others, and where there is no such
+ * address the header that Anthropic's send. */
 void server_refuse(struct http_call *call, int status, const struct err *e)
 {
-    if (http_header(call, "anthropic-version"))
+    if (is_below(call->path, "/v1/messages") || http_header(call, "anthropic-version"))
         anthropic_refuse(call, status, e);
-    else if (strncmp(call->path, "/api/", 5) == 0)
+    else if (is_below(call->path, "/api"))
         ollama_refuse(call, status, e);
     else
         openai_refuse(call, status, status == 401 ? "invalid_api_key" : status == 429 ? "rate_limit_exceeded" : NULL, e);

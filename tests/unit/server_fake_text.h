@@ -141,14 +141,19 @@ static inline tok_id first_id(const char *s, size_t n, unsigned flags)
     return (unsigned char)*s;
 }
 
-static atomic_int encoder_nice; /* of the thread that encoded last */
+static atomic_int encoder_nice; /* of the thread that rendered or encoded last */
+
+static inline void note_nice(void)
+{
+    atomic_store(&encoder_nice, getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)));
+}
 
 enum status tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags, tok_id **ids, size_t *count,
                        struct err *e)
 {
     (void)t;
     (void)e;
-    atomic_store(&encoder_nice, getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)));
+    note_nice();
     *ids = calloc(n + 1, sizeof **ids);
     *count = 0;
     for (size_t i = 0, bytes = 0; i < n; i += bytes) {
@@ -196,6 +201,7 @@ enum status chat_template_render(const struct chat_template *c, const struct tok
     (void)c;
     (void)t;
     (void)unix_time;
+    note_nice();
     if (memmem(vars, n, "\"fuel\"", 6))
         return err_set(e, ST_TOO_LONG, "messages", "the chat template did not end within its limit of steps");
     json_t *v = json_loadb(vars, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);

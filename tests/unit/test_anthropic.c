@@ -392,11 +392,18 @@ static void test_errors(void **state)
     said(message(&l, "long", model), 400, "{'type':'invalid_request_error','message':'the prompt has");
     said(message(&l, "fail", model), 500, "'type':'api_error'");
     said(message(&l, "late", model), 504, "'type':'timeout_error'");
+    said(post(&l, "/v1/messages", json("{'model':'some/model','max_tokens':9,'messages':[" HI ",{'role':'assistant',"
+                                       "'content':'{'}],'output_config':{'format':{'type':'json_schema','schema':{}}}}")),
+         400, "'message':'messages: output_config.format is about the whole reply");
     said(post(&l, "/v1/messages", "{"), 400, "'request_id':'req_");
     said(post(&l, "/v1/messages", ""), 400, "'type':'invalid_request_error'");
     said(raw(&l, "GET /v1/messages HTTP/1.1\r\nHost: localhost\r\nanthropic-version: 2023-06-01\r\n"
                  "Connection: close\r\n\r\n"), 405,
            "{'type':'error',");
+    said(raw(&l, "GET /v1/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 405, "{'type':'error',");
+    said(raw(&l, "GET /v1/messages/batches HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 404,
+         "{'type':'error',");
+    said(raw(&l, "GET /v1/messagesx HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 404, "{'error':{");
     said(raw(&l, "GET /v2 HTTP/1.1\r\nHost: localhost\r\nanthropic-version: 2023-06-01\r\nConnection: close\r\n\r\n"), 404,
            "'type':'not_found_error'");
     stop(&l);

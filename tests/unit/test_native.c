@@ -106,6 +106,10 @@ static void test_explain(void **state)
     ask(&l, "/v1/ffwd/explain", "{", 400, "not valid JSON");
     assert_int_equal(atomic_load(&submitted), 0);
     stop(&l);
+    start(&l, true);
+    ask(&l, "/v1/ffwd/explain", "{'prompt':'abc','model':'other'}", 404, "'code':'model_not_found'");
+    ask(&l, "/v1/ffwd/explain", "{'prompt':'abc','model':'some/model'}", 200, "'prompt_tokens':3,");
+    stop(&l);
 }
 
 /* ---- /completion ---- */
@@ -152,6 +156,10 @@ static const struct wrong {
     {"'n_predict':4,'max_tokens':5", "n_predict"},
     {"'n_cmpl':0", "n_cmpl"},
     {"'n':33", "n"},
+    {"'n':2,'n_cmpl':3", "n_cmpl"},
+    {"'grammar_lazy':true", "grammar_lazy"},
+    {"'stop_token_ids':[1]", "stop_token_ids"},
+    {"'bad_words':['a']", "bad_words"},
     {"'n_probs':21", "n_probs"},
     {"'id_slot':'any'", "id_slot"},
     {"'cache_prompt':1", "cache_prompt"},

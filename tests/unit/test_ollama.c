@@ -69,7 +69,7 @@ static void test_turns(void **state)
     check_turns(true, "{'messages':[" HI "]}", "{'messages':[" HI "]}", "");
     check_turns(true, "{'messages':[" HI ",{'role':'assistant','content':'The \\u0000'}],'think':false}",
                 "{'messages':[" HI "],'chat_template_kwargs':{'enable_thinking':false,'thinking':false}}", "The ");
-    /* ids are made up where there are none, and results get those of the calls in order */
+    /* ids are made up where there are none, and results get those of the calls that have no result yet */
     check_turns(true, "{'messages':[" HI ",{'role':'assistant','thinking':'hm','tool_calls':[{'function':{'name':'f',"
                 "'arguments':{'n': 18446744073709551615}}},{'id':'c2','function':{'name':'g'}}]},"
                 "{'role':'tool','tool_name':'f','content':'1'},{'role':'tool','tool_call_id':'c2','content':'2'}],"
@@ -85,6 +85,25 @@ static void test_turns(void **state)
     check_turns(false, "{'prompt':'p','think':'low'}", "{'messages':[{'role':'user','content':'p'}],"
                 "'chat_template_kwargs':{'enable_thinking':true,'thinking':true,'reasoning_effort':'low'}}", "");
     check_turns(false, "{'prompt':'p','system':''}", "{'messages':[{'role':'user','content':'p'}]}", "");
+}
+
+#define F(id) "{" id "'function':{'name':'f'}}"
+#define G(id) "{'id':'" id "','type':'function','function':{'name':'f','arguments':{}}}"
+#define RESULT(id) "{'role':'tool','content':'1','tool_call_id':'" id "'}"
+#define NAMELESS "{'role':'tool','content':'1'}"
+#define CALLS(calls) "{'role':'assistant','content':null,'tool_calls':[" calls "]}"
+#define ASKED(calls) "{'role':'assistant','tool_calls':[" calls "]}"
+
+static void test_results_without_ids(void **state)
+{
+    (void)state;
+    check_turns(true, "{'messages':[" HI "," ASKED(F("'id':'a',") "," F("'id':'b',")) "," NAMELESS "," NAMELESS "]}",
+                "{'messages':[" HI "," CALLS(G("a") "," G("b")) "," RESULT("a") "," RESULT("b") "]}", "");
+    /* one that is named in between, and a second round */
+    check_turns(true, "{'messages':[" HI "," ASKED(F("'id':'a',") "," F("'id':'b',") "," F("")) "," RESULT("a") "," NAMELESS
+                "," NAMELESS "," ASKED(F("'id':'c',")) "," NAMELESS "," NAMELESS "]}",
+                "{'messages':[" HI "," CALLS(G("a") "," G("b") "," G("call00002")) "," RESULT("a") "," RESULT("b") ","
+                RESULT("call00002") "," CALLS(G("c")) "," RESULT("c") "," RESULT("call00004") "]}", "");
 }
 
 static void test_fields(void **state)
@@ -279,6 +298,34 @@ static void test_broken_stream(void **state)
     buf_release(&out);
 }
 
+static void test_a_quiet_stream(void **state)
+{
+    char model[] = "some/model";
+    struct server srv = {.model = model};
+    struct http_call call = {.id = "ollama-1"};
+    struct reply r = {.srv = &srv, .call = &call, .ops = &ollama_chat_ops, .created = 1700000000};
+    struct buf out;
+    (void)state;
+    buf_init(&out, 1000);
+    buf_init(&r.head, 1000);
+    ollama_chat_ops.quiet(&r, &out);
+    assert_string_equal(out.data, json("{'model':'some/model','created_at':'2023-11-14T22:13:20Z','message':{"
+                                       "'role':'assistant','content':''},'done':false}\n"));
+    buf_release(&r.head);
+    buf_release(&out);
+}
+
+static void test_times(void **state)
+{
+    struct buf out;
+    (void)state;
+    buf_init(&out, 100);
+    ollama_write_time(0, &out);
+    ollama_write_time(INT64_MAX, &out); /* in a year that has no number */
+    assert_string_equal(out.data, json("'1970-01-01T00:00:00Z''1970-01-01T00:00:00Z'"));
+    buf_release(&out);
+}
+
 /* A template that thinks and knows tools. */
 #define THINKER "{{ tools }} <tool_call> <think> </think>"
 
@@ -385,6 +432,8 @@ int main(void)
         cmocka_unit_test(test_turns),        cmocka_unit_test(test_fields),
         cmocka_unit_test(test_wrong_fields), cmocka_unit_test(test_whole),
         cmocka_unit_test(test_stream),       cmocka_unit_test(test_broken_stream),
+        cmocka_unit_test(test_times),        cmocka_unit_test(test_results_without_ids),
+        cmocka_unit_test(test_a_quiet_stream),
         cmocka_unit_test(test_errors),       cmocka_unit_test(test_thinking_and_calls),
         cmocka_unit_test(test_models),
     };

@@ -178,6 +178,27 @@ static void test_bytes(void **state)
     server_responses_free(st);
 }
 
+/* What conversations hold on to without a name is their owner's too. */
+static void test_shares(void **state)
+{
+    (void)state;
+    struct server_responses *st = make();
+    const size_t big = LIMIT_RESPONSES_BYTES / 6;
+    char *text = calloc(1, big);
+    const struct text_view object = {text, big};
+    put(st, bob, "bob-1", NULL, object);
+    for (int i = 0; i < 2; i++) {
+        put(st, ada, i ? "a-1" : "b-1", NULL, object);
+        put(st, ada, i ? "a-2" : "b-2", i ? "a-1" : "b-1", object);
+        assert_true(server_responses_remove(st, ada, name(i ? "a-1" : "b-1")));
+    }
+    put(st, bob, "bob-2", NULL, object);
+    assert_true(has(st, bob, "bob-1") && has(st, bob, "bob-2"));
+    assert_true(has(st, ada, "a-2") && !has(st, ada, "b-2"));
+    free(text);
+    server_responses_free(st);
+}
+
 /* What requests under way hold cannot be pushed out. */
 static void test_held(void **state)
 {
@@ -207,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),  cmocka_unit_test(test_items), cmocka_unit_test(test_chains),
         cmocka_unit_test(test_number), cmocka_unit_test(test_bytes), cmocka_unit_test(test_held),
+        cmocka_unit_test(test_shares),
     };
     return cmocka_run_group_tests_name("response_store", tests, NULL, NULL);
 }

@@ -488,6 +488,7 @@ static void test_broken_stream(void **state)
     buf_adds(&r.parts[0].tool_calls, json("{'id':'rs_1'}"));
     assert_int_equal(responses_own_new(&r.job, &r.err), ST_OK);
     ((struct responses_own *)r.job.own)->events = 7;
+    r.parts[0].begun = true;
     (void)err_set(&r.err, ST_DEADLINE, "", "it was not done in time");
     responses_ops.broken(&r, &out);
     assert_string_equal(out.data, json("event: response.failed\ndata: {'type':'response.failed','sequence_number':7,"
@@ -497,6 +498,28 @@ static void test_broken_stream(void **state)
     assert_string_equal(call.failure, status_name(ST_DEADLINE));
     buf_release(&out);
     buf_release(&r.parts[0].tool_calls);
+    server_job_release(&r.job);
+}
+
+/* A stream that only said that it is still there begins as every other before it tells what went wrong. */
+static void test_stream_that_broke_at_once(void **state)
+{
+    char model[] = "some/model";
+    struct server srv = {.model = model};
+    struct http_call call = {.id = "resp_1"};
+    struct reply r = {.srv = &srv, .call = &call};
+    struct buf out;
+    const char *order[] = {
+        EVENT("response.created", "0") ",'response':{'id':'resp_1'", "'status':'in_progress','completed_at':null,"
+        "'error':null,", EVENT("response.in_progress", "1"), "'error':null,", EVENT("response.failed", "2"),
+        "'status':'failed','completed_at':null,'error':{'code':'server_error','message':'it was not done in time'}",
+    };
+    (void)state;
+    buf_init(&out, 4000);
+    assert_int_equal(responses_own_new(&r.job, &r.err), ST_OK);
+    (void)err_set(&r.err, ST_DEADLINE, "", "it was not done in time");
+    responses_ops.broken(&r, &out);
+    has_in_order(out.data, order, sizeof order / sizeof *order);
     server_job_release(&r.job);
 }
 
@@ -530,6 +553,11 @@ static void test_items(void **state)
     };
     has_in_order(respond(&l, "say it", TOOLS ",'stream':true"), told, sizeof told / sizeof *told);
     said(respond(&l, "say it", TOOLS), 200, "'reasoning_tokens':18}"); /* up to the question mark */
+    /* log-probabilities are those of the text's ids: none of the mark that a call begins with */
+    const char *alone = "'token':'.','logprob':-0.500000,'bytes':[46],'top_logprobs':[{'token':'a','logprob':-1.000000,"
+                        "'bytes':[97]}]}],'text':'So.'}";
+    said(respond(&l, "say it", TOOLS ",'top_logprobs':1"), 200, alone);
+    said(respond(&l, "say it", TOOLS ",'top_logprobs':1,'stream':true"), 200, alone);
     /* a call that breaks is text; in a stream, what was told of it stands */
     fake_reply = "a <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ]";
     said(respond(&l, "say it", TOOLS), 200,
@@ -576,7 +604,10 @@ static void test_kept(void **state)
     snprintf(more, sizeof more, "%s?stream=true", id);
     said(call(&l, "GET", more, ""), 400, "'param':'stream'");
     snprintf(more, sizeof more, ",'previous_response_id':'%s'", id);
+    const int own = getpriority(PRIO_PROCESS, 0), low = own < 10 ? 10 : own;
+    assert_int_equal(encoder_nice, own);
     said(respond(&l, "and now", more), 200, "'previous_response_id':'resp_");
+    assert_int_equal(encoder_nice, low); /* what it continues may be long */
     said(call(&l, "DELETE", id, "Authorization: Bearer other\r\n"), 404, "'param':'response_id'");
     said(call(&l, "DELETE", id, ""), 200, "'object':'response','deleted':true}");
     said(call(&l, "DELETE", id, ""), 404, "'type':'invalid_request_error'");
@@ -659,6 +690,7 @@ int main(void)
         cmocka_unit_test(test_broken_stream), cmocka_unit_test(test_items),            cmocka_unit_test(test_kept),
         cmocka_unit_test(test_errors),       cmocka_unit_test(test_effort),
         cmocka_unit_test(test_effort_without_the_template),
+        cmocka_unit_test(test_stream_that_broke_at_once),
     };
     fake_init();
     return cmocka_run_group_tests_name("responses", tests, NULL, NULL);

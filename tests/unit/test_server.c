@@ -33,6 +33,10 @@ static void test_routes(void **state)
     expect(raw(&l, "GET /nothing HTTP/1.0\r\n\r\n"), 404, "\"error\":{\"message\":");
     expect(raw(&l, "GET /v1/completions HTTP/1.0\r\n\r\n"), 405, "Allow: POST, OPTIONS");
     expect(raw(&l, "DELETE /v1/models HTTP/1.0\r\n\r\n"), 405, "Allow: GET, HEAD, OPTIONS");
+    expect(raw(&l, "DELETE /v1/models HTTP/1.0\r\n\r\n"), 405, "this address takes GET, HEAD only");
+    expect(raw(&l, "GET /v1/responses/input_tokens HTTP/1.0\r\n\r\n"), 405, "Allow: POST, OPTIONS");
+    expect(raw(&l, "DELETE /v1/responses/input_tokens HTTP/1.0\r\n\r\n"), 405, "this address takes POST only");
+    expect(raw(&l, "POST /v1/responses/resp_1 HTTP/1.0\r\n\r\n"), 405, "this address takes GET, HEAD, DELETE only");
     expect(raw(&l, "OPTIONS /v1/completions HTTP/1.0\r\n\r\n"), 204, "Allow: POST, OPTIONS");
     char *head = raw(&l, "HEAD /health HTTP/1.0\r\n\r\n");
     assert_null(strstr(head, "status"));
@@ -135,14 +139,27 @@ static void test_long_bodies_are_nice(void **state)
 {
     (void)state;
     struct live l;
-    static char body[20001] = "{\"prompt\":\"hi\"}";
-    const int own = getpriority(PRIO_PROCESS, 0);
+    static const char messages[] = "{\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
+    static const char prompt[] = "{\"prompt\":\"hi\"}", input[] = "{\"input\":\"hi\"}";
+    static const char *const cases[][2] = {
+        {"/v1/completions", prompt}, {"/v1/chat/completions", messages}, {"/v1/messages", messages},
+        {"/v1/messages/count_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
+        {"/v1/responses", input}, {"/v1/responses/input_tokens", input}, {"/api/chat", messages},
+        {"/api/generate", prompt}, {"/completion", prompt}, {"/tokenize", "{\"content\":\"hi\"}"},
+        {"/apply-template", messages}, {"/v1/ffwd/count", messages}, {"/v1/ffwd/explain", messages},
+    };
+    const int own = getpriority(PRIO_PROCESS, 0), low = own < 10 ? 10 : own;
     start(&l, false);
-    expect(post(&l, "/v1/completions", body), 200, "text_completion");
-    assert_int_equal(encoder_nice, own);
-    memset(body + strlen(body), ' ', sizeof body - 1 - strlen(body));
-    expect(post(&l, "/v1/completions", body), 200, "text_completion");
-    assert_int_equal(encoder_nice, own < 10 ? 10 : own);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[20001];
+        snprintf(body, sizeof body, "%s", cases[i][1]);
+        expect(post(&l, cases[i][0], body), 200, NULL);
+        assert_int_equal(encoder_nice, own);
+        snprintf(body, sizeof body, "%-20000s", cases[i][1]);
+        expect(post(&l, cases[i][0], body), 200, NULL);
+        if (encoder_nice != low)
+            fail_msg("%s: at nice %d", cases[i][0], encoder_nice);
+    }
     stop(&l);
 }
 

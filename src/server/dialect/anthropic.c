@@ -78,6 +78,9 @@ static enum status constrain(const struct server *srv, struct text_view body, co
     const struct text_view request = {conversation->data, conversation->len};
     const bool calls = rq->tools && !rq->hidden;
     struct format_shape shape;
+    if (rq->format.field && begun->len)
+        return err_set(e, ST_ARGUMENT, "messages", "output_config.format is about the whole reply, which cannot begin with "
+                       "the last message's text then");
     TRY(render(srv, rq, conversation, job, e));
     TRY(server_recognise(srv, request, calls, job, &shape, e));
     TRY(limit_thinking(srv, rq, begun->len != 0, job, e));
@@ -140,18 +143,17 @@ void anthropic_messages(struct http_call *call)
     if (!job.root)
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (prepare(call->app, body, &job, &e) == ST_OK)
+    if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
         server_reply_run(call, &job, &anthropic_ops);
     else
         anthropic_refuse(call, 0, &e);
     server_job_release(&job);
 }
 
-static enum status count(const struct server *srv, struct text_view body, struct reply_job *job, size_t *n, struct err *e)
+static enum status count(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
 {
     struct anthropic_request rq;
     struct buf conversation, begun;
-    struct reply_prompt *p = &job->prompts[0];
     buf_init(&conversation, MOST_TRANSLATED);
     buf_init(&begun, LIMIT_BODY);
     enum status st = anthropic_parse_counted(job->root, body, &rq, e);
@@ -160,8 +162,7 @@ static enum status count(const struct server *srv, struct text_view body, struct
     if (st == ST_OK)
         st = render(srv, &rq, &conversation, job, e);
     if (st == ST_OK && begun.len)
-        st = server_prompt_append(srv, begun.data, begun.len, "messages", p, e);
-    *n = p->n;
+        st = server_prompt_append(srv, begun.data, begun.len, "messages", &job->prompts[0], e);
     buf_release(&conversation);
     buf_release(&begun);
     return st;
@@ -171,16 +172,15 @@ void anthropic_count_tokens(struct http_call *call)
 {
     struct reply_job job;
     struct err e;
-    size_t n;
     server_job_init(&job);
     job.root = parse_body(call);
     if (!job.root)
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (count(call->app, body, &job, &n, &e) == ST_OK) {
+    if (openai_prepare(count, call->app, body, &job, &e) == ST_OK) {
         struct buf out;
         buf_init(&out, 100);
-        buf_addf(&out, "{\"input_tokens\":%zu}", n);
+        buf_addf(&out, "{\"input_tokens\":%zu}", job.prompts[0].n);
         server_write_id(call->id, sizeof call->id, anthropic_ops.id_prefix);
         http_reply(call, 200, &out, 0);
         buf_release(&out);

@@ -102,14 +102,17 @@ static enum status parse_most(const json_t *root, struct reply_job *job, struct 
 
 static enum status parse_counts(const json_t *root, struct reply_job *job, struct err *e)
 {
-    int64_t n = 1, probs = 0, hint;
-    TRY(http_get_int(root, http_get(root, "n_cmpl") ? "n_cmpl" : "n", 1, LIMIT_PARTS, &n, e));
+    int64_t n = 0, other = 0, probs = 0, hint;
+    TRY(http_get_int(root, "n_cmpl", 1, LIMIT_PARTS, &n, e));
+    TRY(http_get_int(root, "n", 1, LIMIT_PARTS, &other, e));
+    if (n && other && n != other)
+        return err_set(e, ST_ARGUMENT, "n_cmpl", "n_cmpl and n contradict each other");
     TRY(http_get_int(root, "n_probs", 0, LIMIT_TOP_LOGPROBS, &probs, e));
     TRY(http_get_int(root, "id_slot", -1, INT32_MAX, &hint, e));
     /* A context that is full is never shifted. */
     TRY(http_get_int(root, "n_keep", -1, INT32_MAX, &hint, e));
     TRY(http_get_int(root, "n_discard", 0, INT32_MAX, &hint, e));
-    job->n = (uint32_t)n;
+    job->n = n ? (uint32_t)n : other ? (uint32_t)other : 1;
     job->logprobs = probs ? (uint32_t)probs + 1 : 0;
     return ST_OK;
 }
@@ -118,6 +121,7 @@ enum status native_parse_completion(const json_t *root, struct reply_job *job, s
 {
     bool cache = true;
     TRY(openai_refuse_fields(root, refused, e));
+    TRY(openai_refuse_extensions(root, e));
     TRY(parse_most(root, job, e));
     TRY(parse_counts(root, job, e));
     TRY(parse_sampling(root, job, e));
@@ -154,7 +158,7 @@ void native_completion(struct http_call *call)
     if (!job.root)
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (prepare(call->app, body, &job, &e) == ST_OK)
+    if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
         server_reply_run(call, &job, &native_completion_ops);
     else
         openai_refuse(call, 0, openai_length_code(&e, "prompt"), &e);

@@ -236,7 +236,7 @@ static void whole(struct reply *r, struct buf *out)
 const struct reply_ops native_completion_ops = {
     .id_prefix = "cmpl-",
     .prompt_field = "prompt",
-    .quiet = REPLY_COMMENT,
+    .quiet = server_reply_comment,
     .chunk = chunk,
     .part_end = part_end,
     .end = end,

@@ -28,15 +28,31 @@ static enum status explain(const struct server *srv, struct text_view body, stru
     return st;
 }
 
-void native_explain(struct http_call *call)
-{
-    const struct text_view body = {call->body.data, call->body.len};
+struct explaining {
+    const struct http_call *call;
     struct buf out;
     struct err e;
-    buf_init(&out, LIMIT_RELAXED + (1u << 16));
-    if (explain(call->app, body, &out, &e) == ST_OK)
-        http_reply(call, 200, &out, 0);
+    enum status st;
+};
+
+static void explain_call(void *ctx)
+{
+    struct explaining *x = ctx;
+    x->st = explain(x->call->app, (struct text_view){x->call->body.data, x->call->body.len}, &x->out, &x->e);
+}
+
+void native_explain(struct http_call *call)
+{
+    struct explaining x = {.call = call};
+    json_t *root = openai_body(call);
+    if (!root)
+        return;
+    json_decref(root); /* it names this model; the rest is read as for the command line */
+    buf_init(&x.out, LIMIT_RELAXED + (1u << 16));
+    openai_run(call->body.len, explain_call, &x);
+    if (x.st == ST_OK)
+        http_reply(call, 200, &x.out, 0);
     else
-        openai_refuse(call, 0, NULL, &e);
-    buf_release(&out);
+        openai_refuse(call, 0, NULL, &x.e);
+    buf_release(&x.out);
 }

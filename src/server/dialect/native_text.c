@@ -37,12 +37,15 @@ static void write_piece(const struct server *srv, tok_id id, struct buf *out)
     buf_adds(out, "}");
 }
 
-static enum status tokenize(const struct server *srv, const json_t *root, struct buf *out, struct err *e)
+static enum status tokenize(const struct server *srv, struct text_view body, struct reply_job *job, struct buf *out,
+                            struct err *e)
 {
+    const json_t *root = job->root;
     const char *text = NULL;
     size_t n = 0, count = 0;
     bool bos = false, special = true, pieces = false;
     tok_id *ids;
+    (void)body;
     TRY(http_get_string(root, "content", &text, &n, e));
     TRY(http_get_bool(root, "add_special", &bos, e));
     TRY(http_get_bool(root, "parse_special", &special, e));
@@ -79,12 +82,14 @@ static enum status read_ids(const struct server *srv, const json_t *list, tok_id
     return ST_OK;
 }
 
-static enum status detokenize(const struct server *srv, const json_t *root, struct buf *out, struct err *e)
+static enum status detokenize(const struct server *srv, struct text_view body, struct reply_job *job, struct buf *out,
+                              struct err *e)
 {
-    const json_t *list = http_get(root, "tokens");
+    const json_t *list = http_get(job->root, "tokens");
     const size_t n = json_array_size(list);
     char *text;
     size_t text_n;
+    (void)body;
     if (!json_is_array(list))
         return http_wrong_type(list, "tokens", "an array of token ids", e);
     tok_id *ids = calloc(n + 1, sizeof *ids);
@@ -113,14 +118,14 @@ static enum status hides_tools(const json_t *root, struct chat_options *o, struc
     return ST_OK;
 }
 
-static enum status apply_template(const struct server *srv, const json_t *root, struct text_view body, struct buf *out,
-                                  struct err *e)
+static enum status apply_template(const struct server *srv, struct text_view body, struct reply_job *job,
+                                  struct buf *out, struct err *e)
 {
     struct chat_options o = {0};
     struct buf text;
     if (!srv->chat)
         return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
-    TRY(hides_tools(root, &o, e));
+    TRY(hides_tools(job->root, &o, e));
     buf_init(&text, LIMIT_REPLY);
     enum status st = chat_text(srv->chat, body.data, body.n, &o, &text, e);
     if (st == ST_OK) {
@@ -161,54 +166,54 @@ static enum status count(const struct server *srv, struct text_view body, struct
 
 /* ---- the handlers ---- */
 
-/* For texts and ids the model's name counts for as much as with chats. */
-static void answer(struct http_call *call, enum status (*make)(const struct server *, const json_t *, struct buf *,
-                                                               struct err *))
-{
+typedef enum status maker(const struct server *srv, struct text_view body, struct reply_job *job, struct buf *out,
+                          struct err *e);
+
+struct answer {
+    const struct http_call *call;
+    maker *make;
+    struct reply_job job;
     struct buf out;
     struct err e;
-    json_t *root = openai_body(call);
-    if (!root)
+    enum status st;
+};
+
+static void run(void *ctx)
+{
+    struct answer *a = ctx;
+    a->st = a->make(a->call->app, (struct text_view){a->call->body.data, a->call->body.len}, &a->job, &a->out, &a->e);
+}
+
+/* For texts and ids the model's name counts for as much as with chats. `most`: bytes of the answer. */
+static void answer(struct http_call *call, maker *make, size_t most)
+{
+    struct answer a = {.call = call, .make = make};
+    server_job_init(&a.job);
+    a.job.root = openai_body(call);
+    if (!a.job.root)
         return;
-    buf_init(&out, LIMIT_REPLY);
-    finish(call, make(call->app, root, &out, &e), &out, &e);
-    json_decref(root);
+    buf_init(&a.out, most);
+    openai_run(call->body.len, run, &a);
+    finish(call, a.st, &a.out, &a.e);
+    server_job_release(&a.job);
 }
 
 void native_tokenize(struct http_call *call)
 {
-    answer(call, tokenize);
+    answer(call, tokenize, LIMIT_REPLY);
 }
 
 void native_detokenize(struct http_call *call)
 {
-    answer(call, detokenize);
+    answer(call, detokenize, LIMIT_REPLY);
 }
 
 void native_apply_template(struct http_call *call)
 {
-    const struct text_view body = {call->body.data, call->body.len};
-    struct buf out;
-    struct err e;
-    json_t *root = openai_body(call);
-    if (!root)
-        return;
-    buf_init(&out, 2 * (size_t)LIMIT_REPLY); /* escapes may double a text */
-    finish(call, apply_template(call->app, root, body, &out, &e), &out, &e);
-    json_decref(root);
+    answer(call, apply_template, 2 * (size_t)LIMIT_REPLY); /* escapes may double a text */
 }
 
 void native_count(struct http_call *call)
 {
-    const struct text_view body = {call->body.data, call->body.len};
-    struct reply_job job;
-    struct buf out;
-    struct err e;
-    server_job_init(&job);
-    job.root = openai_body(call);
-    if (!job.root)
-        return;
-    buf_init(&out, 4096);
-    finish(call, count(call->app, body, &job, &out, &e), &out, &e);
-    server_job_release(&job);
+    answer(call, count, 4096);
 }

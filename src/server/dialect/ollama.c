@@ -62,9 +62,9 @@ static enum status check_thinking(const struct server *srv, const struct ollama_
     return ST_OK;
 }
 
-static enum status prepare_turns(const struct server *srv, const struct ollama_request *rq,
-                                 const struct buf *conversation, const struct buf *begun, struct reply_job *job,
-                                 struct err *e)
+static enum status take_turns(const struct server *srv, const struct ollama_request *rq,
+                              const struct buf *conversation, const struct buf *begun, struct reply_job *job,
+                              struct err *e)
 {
     const struct text_view request = {conversation->data, conversation->len};
     struct format_shape shape;
@@ -76,15 +76,15 @@ static enum status prepare_turns(const struct server *srv, const struct ollama_r
     return begun->len ? server_prompt_append(srv, begun->data, begun->len, "messages", &job->prompts[0], e) : ST_OK;
 }
 
-static enum status prepare_chat(const struct server *srv, struct text_view body, const struct ollama_request *rq,
-                                struct reply_job *job, struct err *e)
+static enum status prepare_turns(const struct server *srv, struct text_view body, const struct ollama_request *rq,
+                                 struct reply_job *job, struct err *e)
 {
     struct buf conversation, begun;
     buf_init(&conversation, MOST_TRANSLATED);
     buf_init(&begun, LIMIT_BODY);
     enum status st = ollama_translate(rq, body, &conversation, &begun, e);
     if (st == ST_OK)
-        st = prepare_turns(srv, rq, &conversation, &begun, job, e);
+        st = take_turns(srv, rq, &conversation, &begun, job, e);
     buf_release(&conversation);
     buf_release(&begun);
     return st;
@@ -108,16 +108,32 @@ static enum status limit_window(const struct server *srv, const struct ollama_re
     return ST_OK;
 }
 
-static enum status prepare(const struct server *srv, struct text_view body, const struct ollama_request *rq,
-                           struct reply_job *job, struct err *e)
+/* Without a prompt if the request asks for nothing but that the model be there. */
+static enum status prepare(const struct server *srv, struct text_view body, bool chat, struct reply_job *job,
+                           struct err *e)
 {
-    const bool prompt = rq->raw || (!rq->chat && !(srv->chat && chat_has_template(srv->chat)));
-    TRY(prompt ? encode_prompt(srv, rq, job, e) : prepare_chat(srv, body, rq, job, e));
-    if (rq->format.field)
-        TRY(server_constrain(srv, &rq->format, job, e));
-    if (rq->chat)
+    struct ollama_request rq;
+    job->fill = srv->fill;
+    TRY(ollama_parse(job->root, body, chat, job, &rq, e));
+    if (rq.nothing)
+        return ST_OK;
+    const bool prompt = rq.raw || (!chat && !(srv->chat && chat_has_template(srv->chat)));
+    TRY(prompt ? encode_prompt(srv, &rq, job, e) : prepare_turns(srv, body, &rq, job, e));
+    if (rq.format.field)
+        TRY(server_constrain(srv, &rq.format, job, e));
+    if (chat)
         openai_name_messages(job->root, job);
-    return limit_window(srv, rq, job, e);
+    return limit_window(srv, &rq, job, e);
+}
+
+static enum status prepare_chat(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
+{
+    return prepare(srv, body, true, job, e);
+}
+
+static enum status prepare_generate(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
+{
+    return prepare(srv, body, false, job, e);
 }
 
 static void reply_loaded(struct http_call *call, bool chat)
@@ -131,23 +147,19 @@ static void reply_loaded(struct http_call *call, bool chat)
 
 static void serve(struct http_call *call, bool chat)
 {
-    struct ollama_request rq;
     struct reply_job job;
     struct err e;
-    const struct server *srv = call->app;
     server_job_init(&job);
-    job.fill = srv->fill;
     job.root = ollama_body(call);
     if (!job.root)
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    enum status st = ollama_parse(job.root, body, chat, &job, &rq, &e);
-    if (st == ST_OK && rq.nothing)
-        reply_loaded(call, chat);
-    else if (st == ST_OK && prepare(srv, body, &rq, &job, &e) == ST_OK)
-        server_reply_run(call, &job, chat ? &ollama_chat_ops : &ollama_generate_ops);
-    else
+    if (openai_prepare(chat ? prepare_chat : prepare_generate, call->app, body, &job, &e) != ST_OK)
         ollama_refuse(call, 0, &e);
+    else if (!job.prompts_n)
+        reply_loaded(call, chat);
+    else
+        server_reply_run(call, &job, chat ? &ollama_chat_ops : &ollama_generate_ops);
     server_job_release(&job);
 }
 

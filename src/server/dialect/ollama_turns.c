@@ -4,7 +4,7 @@
  *     thinking of the assistant          reasoning_content, which templates show or leave out
  *     tool_calls                         the same, of type "function"; an id is made up where there is none
  *     tool_name                          name
- *     a tool's result without an id      gets the id of the call that it answers, in order
+ *     a tool's result without an id      gets that of the first call before it that has no result yet
  *     the assistant's text at the end    what the reply begins with; it is no message
  *     system and prompt of /api/generate two messages
  *
@@ -16,11 +16,21 @@
 
 #include "server/dialect/ollama.h"
 
+#define MOST_OPEN 64u /* calls of one message whose results find them without an id */
+
+struct open_call {
+    struct cut id;   /* as the client gave it, or none */
+    uint32_t number; /* what its id is made of then */
+    bool answered;
+};
+
 struct turns {
     struct buf *out, *begun;
     struct err *e;
-    char place[ERR_FIELD]; /* of the message that is being read */
-    uint32_t calls, results; /* so far */
+    char place[ERR_FIELD];  /* of the message that is being read */
+    uint32_t calls;         /* so far */
+    struct open_call open[MOST_OPEN]; /* the calls of the last message that had any, */
+    uint32_t open_n;                  /* and how many they are */
 };
 
 static bool absent(struct cut v)
@@ -48,13 +58,50 @@ static enum status put_string(struct turns *t, struct cut message, const char *f
     return ST_OK;
 }
 
+static bool is_id(struct cut id)
+{
+    return chat_cut_kind_of(id) == CUT_STRING && id.n > 2;
+}
+
 /* `id` if that is one, otherwise one made of a number: nine letters and digits, as some templates insist. */
 static void put_id(struct turns *t, struct cut id, uint32_t number)
 {
-    if (chat_cut_kind_of(id) == CUT_STRING && id.n > 2)
+    if (is_id(id))
         buf_add(t->out, id.s, id.n);
     else
         buf_addf(t->out, "\"call%05u\"", number);
+}
+
+static void put_call_id(struct turns *t, struct cut id)
+{
+    const struct open_call call = {.id = id, .number = t->calls++};
+    if (t->open_n < MOST_OPEN)
+        t->open[t->open_n++] = call;
+    put_id(t, id, call.number);
+}
+
+/* The call of that id, or without one the first that has no result yet; NULL: there is none. */
+static struct open_call *find_call(struct turns *t, struct cut id)
+{
+    for (uint32_t i = 0; i < t->open_n; i++) {
+        struct open_call *call = &t->open[i];
+        const bool same = is_id(call->id) && call->id.n == id.n && memcmp(call->id.s, id.s, id.n) == 0;
+        if (is_id(id) ? same : !call->answered)
+            return call;
+    }
+    return NULL;
+}
+
+/* A result that answers no call has an id that no other has. */
+static void put_result_id(struct turns *t, struct cut id)
+{
+    struct open_call *call = find_call(t, id);
+    if (call)
+        call->answered = true;
+    if (call && !is_id(id))
+        put_id(t, call->id, call->number);
+    else
+        put_id(t, id, is_id(id) ? 0 : t->calls++);
 }
 
 static enum status put_call(struct turns *t, struct cut call, bool first)
@@ -68,7 +115,7 @@ static enum status put_call(struct turns *t, struct cut call, bool first)
     if (!absent(arguments) && chat_cut_kind_of(arguments) != CUT_OBJECT)
         return wrong_kind(t, "tool_calls", "calls whose function.arguments is an object", arguments);
     buf_adds(t->out, first ? "{\"id\":" : ",{\"id\":");
-    put_id(t, chat_cut_member(call, "id"), t->calls++);
+    put_call_id(t, chat_cut_member(call, "id"));
     buf_adds(t->out, ",\"type\":\"function\",\"function\":{\"name\":");
     buf_add(t->out, name.s, name.n);
     buf_adds(t->out, ",\"arguments\":");
@@ -88,6 +135,7 @@ static enum status put_calls(struct turns *t, struct cut message)
         return wrong_kind(t, "tool_calls", "an array", calls);
     for (struct cut_iter it = chat_cut_open(calls); chat_cut_next(&it, &key, &call); first = false) {
         buf_adds(t->out, first ? ",\"tool_calls\":[" : "");
+        t->open_n = first ? 0 : t->open_n;
         TRY(put_call(t, call, first));
     }
     buf_adds(t->out, first ? "" : "]");
@@ -122,7 +170,7 @@ static enum status put_message(struct turns *t, struct cut message)
     TRY(put_string(t, message, "tool_name", "name"));
     if (tool) {
         buf_adds(t->out, ",\"tool_call_id\":");
-        put_id(t, chat_cut_member(message, "tool_call_id"), t->results++);
+        put_result_id(t, chat_cut_member(message, "tool_call_id"));
     }
     TRY(put_calls(t, message));
     buf_adds(t->out, "}");

@@ -12,14 +12,14 @@
 #include "server/dialect/ollama.h"
 #include "server/http/json_out.h"
 
+/* A time that no calendar has, which a file's may be, is the first of all. */
 void ollama_write_time(int64_t unix_time, struct buf *out)
 {
     char text[40];
     struct tm tm;
     const time_t t = (time_t)unix_time;
-    if (!gmtime_r(&t, &tm) || !strftime(text, sizeof text, "\"%Y-%m-%dT%H:%M:%SZ\"", &tm))
-        BUG("the time %lld", (long long)unix_time);
-    buf_adds(out, text);
+    const bool known = gmtime_r(&t, &tm) && strftime(text, sizeof text, "\"%Y-%m-%dT%H:%M:%SZ\"", &tm);
+    buf_adds(out, known ? text : "\"1970-01-01T00:00:00Z\"");
 }
 
 /* {"model":…,"created_at":…, */
@@ -184,6 +184,12 @@ static void broken(struct reply *r, struct buf *out)
     buf_adds(out, "\n");
 }
 
+/* Lines of JSON have no comments: a chunk that adds nothing says that the stream is still there. */
+static void quiet(struct reply *r, struct buf *out)
+{
+    write_chunk(r, &r->parts[0], &(struct says){.text = ""}, NULL, out);
+}
+
 /* ---- whole ---- */
 
 static void piece(struct reply *r, struct reply_part *p, const struct chat_piece *given, struct buf *out)
@@ -246,6 +252,7 @@ const struct reply_ops ollama_chat_ops = {
     .part_end = part_end,
     .end = end,
     .broken = broken,
+    .quiet = quiet,
     .collect = collect,
     .piece = piece,
     .whole = whole,
@@ -262,6 +269,7 @@ const struct reply_ops ollama_generate_ops = {
     .part_end = part_end,
     .end = end,
     .broken = broken,
+    .quiet = quiet,
     .collect = collect,
     .piece = piece,
     .whole = whole,

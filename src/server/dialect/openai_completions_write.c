@@ -261,7 +261,7 @@ static void whole(struct reply *r, struct buf *out)
 const struct reply_ops openai_completions_ops = {
     .id_prefix = "cmpl-",
     .prompt_field = "prompt",
-    .quiet = REPLY_COMMENT,
+    .quiet = server_reply_comment,
     .chunk = chunk,
     .part_end = part_end,
     .end = end,

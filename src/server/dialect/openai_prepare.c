@@ -1,7 +1,15 @@
-/* openai_prepare: a request's preparation, at low priority where it takes long. */
+/* openai_prepare: what a request needs before the engine has it, at low priority where it takes long. */
 #include "server/dialect/openai.h"
 
 #define LONG_BODY (16u << 10) /* rendering and encoding less takes a few milliseconds */
+
+void openai_run(size_t bytes, void (*fn)(void *ctx), void *ctx)
+{
+    if (bytes < LONG_BODY)
+        fn(ctx);
+    else
+        nice_run(fn, ctx);
+}
 
 struct prepare {
     openai_preparer *fn;
@@ -18,13 +26,16 @@ static void prepare(void *ctx)
     p->st = p->fn(p->srv, p->body, p->job, p->e);
 }
 
+enum status openai_prepare_bytes(size_t bytes, openai_preparer *fn, const struct server *srv, struct text_view body,
+                                 struct reply_job *job, struct err *e)
+{
+    struct prepare p = {fn, srv, body, job, e, ST_OK};
+    openai_run(bytes, prepare, &p);
+    return p.st;
+}
+
 enum status openai_prepare(openai_preparer *fn, const struct server *srv, struct text_view body, struct reply_job *job,
                            struct err *e)
 {
-    struct prepare p = {fn, srv, body, job, e, ST_OK};
-    if (body.n < LONG_BODY)
-        prepare(&p);
-    else
-        nice_run(prepare, &p);
-    return p.st;
+    return openai_prepare_bytes(body.n, fn, srv, body, job, e);
 }

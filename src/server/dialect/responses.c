@@ -126,6 +126,13 @@ static enum status constrain(const struct server *srv, struct text_view body, co
     return rq->format.field ? server_constrain(srv, &rq->format, job, e) : ST_OK;
 }
 
+/* Items that no later request asks for are not needed once they are in the prompt. */
+static void drop_input(struct responses_own *own)
+{
+    if (!own->keep || !own->store)
+        buf_release(&own->input);
+}
+
 static enum status prepare(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
 {
     struct responses_request rq;
@@ -141,6 +148,7 @@ static enum status prepare(const struct server *srv, struct text_view body, stru
         responses_name_items(job->root, job);
         server_fit_context(srv, job); /* max_output_tokens is an upper bound */
     }
+    drop_input(job->own);
     buf_release(&conversation);
     return st;
 }
@@ -173,6 +181,23 @@ static void refuse(struct http_call *call, const struct reply_job *job, const st
     openai_refuse(call, 0, own->lost ? "previous_response_not_found" : openai_length_code(e, "input"), e);
 }
 
+/* How much there is to render. What earlier responses add is found on the way, so whoever names one counts as long. */
+static size_t to_render(const struct reply_job *job, struct text_view body)
+{
+    return http_get(job->root, "previous_response_id") || responses_refers(job->root) ? SIZE_MAX : body.n;
+}
+
+/* What the reply keeps of the request outlives the body, and counts as one until the reply is sent. */
+static void run(struct http_call *call, struct reply_job *job)
+{
+    const struct responses_own *own = job->own;
+    struct err e;
+    if (http_hold(call, own->echo.len + own->input.len, &e) == ST_OK)
+        server_reply_run(call, job, &responses_ops);
+    else
+        openai_refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, &e);
+}
+
 void responses_create(struct http_call *call)
 {
     struct reply_job job;
@@ -180,8 +205,8 @@ void responses_create(struct http_call *call)
     if (!begin(call, &job))
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
-        server_reply_run(call, &job, &responses_ops);
+    if (openai_prepare_bytes(to_render(&job, body), prepare, call->app, body, &job, &e) == ST_OK)
+        run(call, &job);
     else
         refuse(call, &job, &e);
     server_job_release(&job);
@@ -205,7 +230,7 @@ void responses_input_tokens(struct http_call *call)
     if (!begin(call, &job))
         return;
     const struct text_view body = {call->body.data, call->body.len};
-    if (openai_prepare(count, call->app, body, &job, &e) == ST_OK) {
+    if (openai_prepare_bytes(to_render(&job, body), count, call->app, body, &job, &e) == ST_OK) {
         struct buf out;
         buf_init(&out, 100);
         buf_addf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", job.prompts[0].n);

@@ -35,7 +35,7 @@ struct responses_request {
 /* What a reply keeps of its request and writes with; reply_job.own. */
 struct responses_own {
     struct buf echo;  /* members of the response object that repeat the request, a comma after each */
-    struct buf input; /* the request's items, a JSON array */
+    struct buf input; /* the request's items, a JSON array; without `keep` only while the prompt is written */
     bool keep, encrypted; /* it is kept afterwards; reasoning items carry encrypted_content */
     bool lost;            /* what it should continue is not there */
     struct server_responses *store;  /* NULL: nothing is kept */
@@ -72,8 +72,9 @@ void responses_list_tools(const json_t *root, struct text_view body, struct form
 /* The tools as chat reads them, a JSON array; they were parsed already. */
 void responses_write_tools(struct text_view body, struct buf *out);
 
-/* Fills own->echo with what the request says of itself (responses_write.c). */
-void responses_echo(struct text_view body, struct buf *echo);
+/* Fills own->echo with what the request says of itself (responses_write.c). ST_TOO_LONG names the member that is too
+ * much. */
+MUST_CHECK enum status responses_echo(struct text_view body, struct buf *echo, struct err *e);
 
 /* ---- items (responses_items.c) ---- */
 
@@ -81,6 +82,9 @@ void responses_echo(struct text_view body, struct buf *echo);
  * becomes that item. ST_ARGUMENT and ST_UNSUPPORTED name the place. */
 MUST_CHECK enum status responses_take_input(const json_t *root, struct text_view body, struct responses_own *own,
                                             struct err *e);
+
+/* Whether some of the request's items refer to items of earlier responses. */
+bool responses_refers(const json_t *root);
 
 /* Writes the request, behind what it continues, as chat reads one to the empty buffer `out`. Errors name the place in the
  * client's own request ("input[2].content[0]"). */

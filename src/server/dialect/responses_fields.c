@@ -63,6 +63,15 @@ static enum status check_string(const json_t *o, const char *key, const char *sh
     return v && !json_is_string(v) ? http_wrong_type(v, shown, "a string", e) : ST_OK;
 }
 
+/* It stands for a user, and every response shows it again. */
+static enum status check_user(const json_t *root, const char *key, struct err *e)
+{
+    TRY(check_string(root, key, key, e));
+    if (json_string_length(http_get(root, key)) > LIMIT_RESPONSE_USER)
+        return err_set(e, ST_ARGUMENT, key, "%s has more than %u bytes", key, LIMIT_RESPONSE_USER);
+    return ST_OK;
+}
+
 /* They are shown again with the response. */
 static enum status check_metadata(const json_t *root, struct err *e)
 {
@@ -108,8 +117,8 @@ static enum status check_accepted(const json_t *root, struct err *e)
 {
     const json_t *truncation = http_get(root, "truncation");
     int64_t calls;
-    TRY(check_string(root, "user", "user", e));
-    TRY(check_string(root, "safety_identifier", "safety_identifier", e));
+    TRY(check_user(root, "user", e));
+    TRY(check_user(root, "safety_identifier", e));
     TRY(check_string(root, "service_tier", "service_tier", e));
     TRY(check_string(root, "instructions", "instructions", e));
     TRY(check_metadata(root, e));
@@ -316,6 +325,5 @@ enum status responses_parse(const json_t *root, struct text_view body, struct re
     if (out->tools.n && out->format.field)
         return err_set(e, ST_UNSUPPORTED, out->format.field, "%s cannot be combined with tools by this version; send it "
                        "without tools, or with tool_choice 'none'", out->format.field);
-    responses_echo(body, &own->echo);
-    return ST_OK;
+    return responses_echo(body, &own->echo, e);
 }

@@ -19,7 +19,7 @@
 #include "server/dialect/responses.h"
 #include "server/http/json_in.h"
 
-#define MOST_INPUT ((size_t)LIMIT_BODY + LIMIT_RESPONSES_BYTES) /* bytes of the items, with those that they refer to */
+#define MOST_INPUT LIMIT_BODY /* bytes of the items, with those that they refer to */
 
 static bool absent(struct cut v)
 {
@@ -54,6 +54,19 @@ static bool is_reference(struct cut item)
     if (!absent(type))
         return chat_cut_is(type, "item_reference");
     return absent(chat_cut_member(item, "role")) && !absent(chat_cut_member(item, "id"));
+}
+
+bool responses_refers(const json_t *root)
+{
+    const json_t *input = http_get(root, "input"), *item;
+    size_t i;
+    json_array_foreach((json_t *)input, i, item) {
+        const json_t *type = http_get(item, "type");
+        if (type ? json_is_string(type) && strcmp(json_string_value(type), "item_reference") == 0
+                 : !http_get(item, "role") && http_get(item, "id"))
+            return true;
+    }
+    return false;
 }
 
 static enum status take_items(struct cut input, struct responses_own *own, struct err *e)
@@ -520,7 +533,7 @@ enum status responses_own_new(struct reply_job *job, struct err *e)
     struct responses_own *own = calloc(1, sizeof *own);
     if (!own)
         return err_set(e, ST_NO_MEMORY, "", "no memory for a request");
-    buf_init(&own->echo, LIMIT_BODY);
+    buf_init(&own->echo, LIMIT_RESPONSE_ECHO);
     buf_init(&own->input, MOST_INPUT);
     job->own = own;
     job->own_free = own_free;

@@ -38,7 +38,7 @@ static void put_compact(struct cut v, struct buf *out)
     buf_add(out, v.s + from, v.n - from);
 }
 
-void responses_echo(struct text_view body, struct buf *echo)
+enum status responses_echo(struct text_view body, struct buf *echo, struct err *e)
 {
     /* What is shown of a field that the request does not have. */
     static const char *const shown[][2] = {
@@ -58,8 +58,13 @@ void responses_echo(struct text_view body, struct buf *echo)
         else
             put_compact(v, echo);
         buf_adds(echo, ",");
+        if (echo->failed)
+            return err_set(e, ST_TOO_LONG, shown[i][0], "%s: a response repeats at most %zu bytes of its request",
+                           shown[i][0], echo->limit);
     }
     buf_adds(echo, "\"service_tier\":\"default\",");
+    return echo->failed ? err_set(e, ST_TOO_LONG, "", "a response repeats at most %zu bytes of its request", echo->limit)
+                        : ST_OK;
 }
 
 /* ---- the response ---- */
@@ -323,6 +328,8 @@ static void open_item(struct reply *r, struct reply_part *p, enum item kind, str
 {
     static const char *const prefixes[] = {"", "msg_", "rs_", "fc_"};
     struct responses_own *own = own_of(r);
+    if (kind != ITEM_MESSAGE) /* what waits is of the ids that spell its beginning, and no message's */
+        buf_clear(&p->lists[0]);
     close_item(r, p, "completed", out);
     p->block = (int)kind;
     p->blocks++;
@@ -330,8 +337,6 @@ static void open_item(struct reply *r, struct reply_part *p, enum item kind, str
         memcpy(own->item_id, p->message_id, sizeof own->item_id);
     else
         server_write_id(own->item_id, sizeof own->item_id, prefixes[kind]);
-    if (kind != ITEM_MESSAGE)
-        buf_clear(&p->lists[0]);
     if (r->job.stream)
         open_streamed(r, p, out);
 }
@@ -487,6 +492,16 @@ static void whole(struct reply *r, struct buf *out)
     keep(r, p, out, 0);
 }
 
+/* The events that every stream begins with, in one that failed before it told anything: they are of a time when it had
+ * not. */
+static void begin_late(struct reply *r, struct reply_part *p, struct buf *out)
+{
+    const struct err why = r->err;
+    r->err.code = ST_OK;
+    begin(r, p, out);
+    r->err = why;
+}
+
 /* Of what has begun, only the items that are complete are shown again. */
 static void broken(struct reply *r, struct buf *out)
 {
@@ -494,6 +509,7 @@ static void broken(struct reply *r, struct buf *out)
     r->call->failure = status_name(r->err.code);
     if (p->tool_calls.failed)
         buf_clear(&p->tool_calls);
+    begin_late(r, p, out);
     response_event(r, p, "response.failed", out);
 }
 
@@ -502,7 +518,7 @@ const struct reply_ops responses_ops = {
     .message_prefix = "msg_",
     .call_prefix = "call_",
     .prompt_field = "input",
-    .quiet = REPLY_COMMENT,
+    .quiet = server_reply_comment,
     .chunk = chunk,
     .part_end = part_end,
     .end = end,

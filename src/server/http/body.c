@@ -28,19 +28,34 @@ static void refuse(struct http_call *call, int status, enum status code, const c
     (void)err_set(&call->refusal_err, code, "", "%s", text);
 }
 
-/* What a path can be asked for, in the words of the header Allow. */
-static const char *methods_of(const struct http_route *first, const char *path)
+static bool same_path(const struct http_route *a, const struct http_route *b)
 {
-    bool get = false, post = false, del = false;
-    for (const struct http_route *r = first; r->path; r++)
-        if (path_matches(r, path)) {
-            get = get || strcmp(r->method, "GET") == 0;
-            post = post || strcmp(r->method, "POST") == 0;
-            del = del || strcmp(r->method, "DELETE") == 0;
-        }
-    return get && del ? "GET, HEAD, DELETE, OPTIONS" : get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    return strcmp(a->path, b->path) == 0;
 }
 
+#define AND_OPTIONS ", OPTIONS"
+
+/* What an address can be asked for, in the words of the header Allow; `first` is the first of its routes. */
+static const char *methods_of(const struct http_route *first)
+{
+    bool get = false, del = false;
+    for (const struct http_route *r = first; r->path; r++)
+        if (same_path(r, first)) {
+            get = get || strcmp(r->method, "GET") == 0;
+            del = del || strcmp(r->method, "DELETE") == 0;
+        }
+    return get && del ? "GET, HEAD, DELETE" AND_OPTIONS : get ? "GET, HEAD" AND_OPTIONS : "POST" AND_OPTIONS;
+}
+
+static void refuse_method(struct http_call *call)
+{
+    const size_t n = strlen(call->allow) - strlen(AND_OPTIONS);
+    refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, ST_ARGUMENT, "");
+    (void)err_set(&call->refusal_err, ST_ARGUMENT, "", "this address takes %.*s only", (int)n, call->allow);
+}
+
+/* The first route whose path matches decides which address it is: /v1/responses/input_tokens is none of
+ * /v1/responses/. */
 void http_find_route(struct http_call *call, const char *method, const char *path)
 {
     const struct http_route *r = call->http->cfg.routes, *first;
@@ -52,14 +67,13 @@ void http_find_route(struct http_call *call, const char *method, const char *pat
         refuse(call, MHD_HTTP_NOT_FOUND, ST_ARGUMENT, "there is nothing at this address");
         return;
     }
-    call->allow = methods_of(r, path);
-    for (first = r; r->path && !(path_matches(r, path) && method_matches(r, method));)
+    call->allow = methods_of(r);
+    for (first = r; r->path && !(same_path(r, first) && method_matches(r, method));)
         r++;
     if (strcmp(method, "OPTIONS") == 0) {
         refuse(call, MHD_HTTP_NO_CONTENT, ST_OK, "");
     } else if (!r->path) {
-        refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, ST_ARGUMENT, "this address does not take this method");
-        (void)err_set(&call->refusal_err, ST_ARGUMENT, "", "this address takes %s only", first->method);
+        refuse_method(call);
     } else {
         call->route = r;
         if (r->path[strlen(r->path) - 1] == '/')
@@ -108,6 +122,25 @@ void http_drop_body(struct http_call *call)
     call->body_held = 0;
 }
 
+static enum status too_many(struct err *e)
+{
+    (void)err_set(e, ST_BUSY, "", "too many large requests are arriving at once");
+    e->retry_after = 1;
+    return e->code;
+}
+
+enum status http_hold(struct http_call *call, size_t n, struct err *e)
+{
+    call->held += n;
+    return atomic_fetch_add(&call->http->body_held, n) + n <= LIMIT_BODIES ? ST_OK : too_many(e);
+}
+
+void http_end_hold(struct http_call *call)
+{
+    atomic_fetch_sub(&call->http->body_held, call->held);
+    call->held = 0;
+}
+
 bool http_take_body(struct http_call *call, const char *data, size_t n)
 {
     struct http *h = call->http;
@@ -118,8 +151,8 @@ bool http_take_body(struct http_call *call, const char *data, size_t n)
         size_t held = atomic_fetch_add(&h->body_held, n);
         if (held + n <= LIMIT_BODIES && buf_add(&call->body, data, n))
             return true;
-        refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, ST_BUSY, "too many large requests are arriving at once");
-        call->refusal_err.retry_after = 1;
+        call->refusal = MHD_HTTP_SERVICE_UNAVAILABLE;
+        (void)too_many(&call->refusal_err);
     }
     http_drop_body(call);
     call->drained += n;

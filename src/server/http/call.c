@@ -157,11 +157,15 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
     }
     if (!call->out.len)
         return MHD_CONTENT_READER_END_OF_STREAM;
-    size_t n = call->out.len < max ? call->out.len : max;
-    memcpy(to, call->out.data, n);
+    const size_t left = call->out.len - call->out_at, n = left < max ? left : max;
+    memcpy(to, call->out.data + call->out_at, n);
     if (call->http->cfg.watch->sent)
         call->http->cfg.watch->sent(call, to, n);
-    buf_drop(&call->out, n);
+    call->out_at += n;
+    if (n == left) {
+        buf_drop(&call->out, call->out_at);
+        call->out_at = 0;
+    }
     return (ssize_t)n;
 }
 

@@ -124,6 +124,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     if (call->release)
         call->release(call);
     http_drop_body(call);
+    http_end_hold(call);
     buf_release(&call->out);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.head_s);
     atomic_fetch_sub(&h->under_way, 1);

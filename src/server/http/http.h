@@ -92,7 +92,8 @@ struct http_call {
     const char *path;               /* of the request, without the query */
     const char *path_rest;          /* what follows a route path that ends in '/', else "" */
     struct buf body;                /* the handler may release it early */
-    size_t body_held;               /* bytes counted against LIMIT_BODIES */
+    size_t body_held;               /* bytes counted against LIMIT_BODIES, */
+    size_t held;                    /* and those of http_hold() */
     uint64_t drained;               /* bytes read and thrown away */
     int refusal;                    /* HTTP status decided before the body ended, 0 = none */
     struct err refusal_err;
@@ -113,7 +114,8 @@ struct http_call {
     void (*release)(struct http_call *call);
 
     /* a stream's */
-    struct buf out; /* what is still to be sent */
+    struct buf out; /* what is to be sent; empty once all of it was */
+    size_t out_at;  /* how much of it was */
     bool (*fill)(struct http_call *call, bool *end);
     bool ended;
     int quiet_ms; /* a wait of so long ends with HTTP_QUIET; 0 = none does */
@@ -156,5 +158,9 @@ void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bo
 
 /* Gives the body's memory back before the reply is there. */
 void http_drop_body(struct http_call *call);
+
+/* Counts n bytes that a handler keeps of the body against LIMIT_BODIES until the call ends; ST_BUSY: they are too many,
+ * and count all the same. */
+MUST_CHECK enum status http_hold(struct http_call *call, size_t n, struct err *e);
 
 #endif

@@ -14,7 +14,7 @@ struct http {
     int stop_fd;             /* eventfd; readable once waits are to end */
     atomic_bool stopping;    /* http_drain() was called */
     atomic_uint under_way;   /* calls that began and have not ended */
-    atomic_size_t body_held; /* bytes of all bodies, at most LIMIT_BODIES */
+    atomic_size_t body_held; /* bytes of all bodies and of what is kept of them, at most about LIMIT_BODIES */
 };
 
 /* Finds the route, or says in refusal, refusal_err and allow why there is none. */
@@ -22,6 +22,9 @@ void http_find_route(struct http_call *call, const char *method, const char *pat
 
 /* Collects n bytes of body. False: the connection is to be closed. */
 bool http_take_body(struct http_call *call, const char *data, size_t n);
+
+/* Gives back what http_hold() counted. */
+void http_end_hold(struct http_call *call);
 
 /* Refuses an announced length that is too long before any of the body is there. */
 void http_check_length(struct http_call *call);
