@@ -122,6 +122,7 @@ def test_tool_call_and_its_result(page):
     "[link](javascript:document.title='bad') **bold** <a href=\"data:text/html,x\" onclick=\"document.title='bad'\">a</a>",
     "![x](https://example.org/x.png) **bold** <style>*{display:none}</style><iframe src=//example.org></iframe>",
     "```html\n<img src=x onerror=\"document.title='bad'\">\n```\n**bold** <svg><script>document.title='bad'</script></svg>",
+    "<span class=\"hljs-x notice\" tabindex=\"1\">An error of the page</span> **bold** <span class=\"notice\">and another</span>",
 ])
 def test_replies_load_and_run_nothing(page, text):
     """The sanitiser takes out what is asked; what the policy says of the document it parses is only heard on the console."""
@@ -131,17 +132,20 @@ def test_replies_load_and_run_nothing(page, text):
     assert page.title().startswith("Hello")
     assert page.locator(".markdown").evaluate("""m => [...m.querySelectorAll('*')].every((e) =>
         !/^(img|script|style|iframe|svg)$/i.test(e.tagName) && !e.hasAttribute('onclick') && !e.hasAttribute('onerror') &&
-        !/^(javascript|data):/.test(e.href ?? ''))""")
+        !/^(javascript|data):/.test(e.href ?? '') && !e.classList.contains('notice') && e.tabIndex <= 0)""")
     heard = page.context.complaints
     heard[:] = [c for c in heard if "Content Security Policy" not in c]
 
 
 def test_markdown_and_code(page):
     scripted(page, {"content": "# Title\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\ndef f():\n    return 1\n```\n"},
-             {"content": "see [here](https://example.org/)"})
+             {"content": "\n3. three\n\nsee [here](https://example.org/)\n\n| c |\n|--:|\n| 3 |\n"})
     ask(page, "Hello")
     box = page.locator(".markdown")
-    assert box.locator("h1").inner_text() == "Title" and box.locator("td").all_inner_texts() == ["1", "2"]
+    assert box.locator("h1").inner_text() == "Title" and box.locator("td").all_inner_texts() == ["1", "2", "3"]
+    assert box.locator("ol").get_attribute("start") == "3" and box.locator("td").last.get_attribute("align") == "right"
+    assert box.locator("pre").get_attribute("tabindex") == "0"  # what scrolls is reached by keys
+    assert box.locator("pre .hljs-title").get_attribute("class") == "hljs-title function_"
     assert box.locator("pre .hljs-keyword").all_inner_texts() == ["def", "return"]
     assert box.locator("a").get_attribute("rel") == "noopener noreferrer"
 
