@@ -137,6 +137,36 @@ def test_replies_load_and_run_nothing(page, text):
     heard[:] = [c for c in heard if "Content Security Policy" not in c]
 
 
+STORED = """new Promise((done) => { indexedDB.open('ffwd').onsuccess = (e) => {
+    e.target.result.transaction('messages').objectStore('messages').count().onsuccess = (c) => done(c.target.result) } })"""
+
+
+def test_a_conversation_is_deleted_while_it_is_written(page):
+    page.on("dialog", lambda d: d.accept())
+    send(page, "Count from one to a thousand, in words.")
+    until(page, "document.querySelector('.message.assistant .markdown')?.textContent.length > 20")
+    assert page.evaluate(STORED) == 2
+    page.get_by_role("button", name="Delete Count").click()
+    until(page, "document.querySelector('#status').textContent === 'Stopped.'")
+    assert page.evaluate(STORED) == 0 and page.locator("#conversations li").count() == 0
+
+
+def test_a_reply_that_is_too_long(page):
+    call = {"index": 1, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "x" * (1 << 20)}}
+    scripted(page, {"tool_calls": [{**call, "index": 0, "function": {"name": "a", "arguments": ""}}]}, {"tool_calls": [call]})
+    assert "too long for this page" in ask(page, "Hello")
+
+
+def test_a_reply_that_cannot_be_saved(page):
+    scripted(page, {"content": "text"})
+    page.evaluate("""() => { const all = IDBObjectStore.prototype, put = all.put;
+        all.put = function (m) { if (m.finish && (all.put = put)) throw new Error('no room'); return put.call(this, m) } }""")
+    send(page, "Hello")
+    page.locator(".notice", has_text="no room").wait_for()
+    ended(page)
+    assert "text" in ask(page, "Again")  # it is not held to be writing still
+
+
 def test_markdown_and_code(page):
     scripted(page, {"content": "# Title\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\ndef f():\n    return 1\n```\n"},
              {"content": "\n3. three\n\nsee [here](https://example.org/)\n\n| c |\n|--:|\n| 3 |\n"})
