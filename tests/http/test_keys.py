@@ -149,7 +149,7 @@ def test_the_file_may_change(keyed):
     thread.join(60)
     assert replies[0][0] == 200 and replies[0][2]["usage"]["completion_tokens"] == 300
     for wrong, said in (("new-key rpm=0\n", "line 1: rpm must be"), ("a\nb\na\n", "line 3: this key was there"),
-                        ("# nobody\n", "there is no key"), ("a colour=red\n", "'colour=red' is none of"),
+                        ("# nobody\n", "there is no key"), ("a colour=red\n", "behind its key a line has only"),
                         ("sha256:12\n", "64 digits"), ("a" * 600000, "more than 524288 bytes")):
         replace(keyed.file, wrong)
         keyed.process.send_signal(signal.SIGHUP)
