@@ -142,6 +142,7 @@ def test_the_file_may_change(keyed):
     body = {**SMALL, "max_tokens": 300, "ignore_eos": True}
     thread = threading.Thread(target=lambda: replies.append(ask(keyed, "key-of-anna", body=body)))
     thread.start()
+    assert keyed.load_becomes(1, 0, 10)
     replace(keyed.file, "new-key\nfew rpm=2\n")
     becomes(keyed, "new-key", 200)
     assert ask(keyed, "key-of-anna")[0] == 401
