@@ -38,8 +38,8 @@ Depends: $depends
 Recommends: python3-pip, libcurl3-gnutls
 Installed-Size: $(du -sk "$root" | cut -f1)
 Description: language models on CPUs, from the terminal and over HTTP
- Runs GGUF models and serves them with the APIs of OpenAI and Anthropic. Tokens that
- are known before the model says them are taken in one pass.
+ Runs GGUF models and serves them with the APIs of OpenAI, Anthropic, Ollama and
+ llama-server. Tokens that are known before the model says them are taken in one pass.
 END
 cat >"$root/DEBIAN/postinst" <<'END'
 #!/bin/sh

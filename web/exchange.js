@@ -39,6 +39,10 @@ export function emptyReply() {
   return { role: "assistant", content: "", reasoning: "", calls: [], spans: [], finish: null, usage: null };
 }
 
+export function replyChars(m) {
+  return m.calls.reduce((sum, c) => sum + c.name.length + c.arguments.length, m.content.length + m.reasoning.length);
+}
+
 /* Of several tokens whose text came at once, the origin of most. */
 function mainOrigin(origins) {
   const count = (o) => origins.filter((other) => other === o).length;

@@ -27,15 +27,21 @@ const allowed = {
                  "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td", "sup", "sub"],
   ALLOWED_ATTR: ["href", "class", "start", "align", "tabindex"],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ["start", "align", "tabindex"], // else held to be addresses, and dropped
   RETURN_DOM_FRAGMENT: true,
 };
+
+/* The values that may stay. Classes are highlight.js' ("hljs-title function_"): with the page's own a reply could pass for
+ * the page. Any other tabindex would be focused before everything else. */
+const values = { class: /^hljs-[\w-]+(?: [a-z]+_+)*$/, tabindex: /^0$/ };
 
 DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   if (node.tagName === "A") {
     node.setAttribute("target", "_blank");
     node.setAttribute("rel", "noopener noreferrer");
   }
-  if (node.hasAttribute?.("class") && !/^hljs-[\w -]+$/.test(node.getAttribute("class"))) node.removeAttribute("class");
+  for (const [name, value] of Object.entries(values))
+    if (node.hasAttribute?.(name) && !value.test(node.getAttribute(name))) node.removeAttribute(name);
 });
 
 /* A DocumentFragment. */

@@ -6,7 +6,7 @@
  */
 import { streamChat } from "./api.js";
 import { newId } from "./dom.js";
-import { emptyReply, requestFor, takeChunk } from "./exchange.js";
+import { emptyReply, replyChars, requestFor, takeChunk } from "./exchange.js";
 import { MESSAGES, REPLY_CHARS } from "./limits.js";
 import { loadConversation, saveConversation, saveMessage } from "./store.js";
 import { newestLeaf, pathTo } from "./tree.js";
@@ -59,8 +59,8 @@ export class Session {
     this.leaf = whole.id;
     this.conversation.updated = Date.now();
     this.conversation.title ||= whole.content.trim().replace(/\s+/g, " ").slice(0, 60);
+    await this.save(); // first: a message is kept only with its conversation
     await saveMessage(whole);
-    await this.save();
     return whole;
   }
 
@@ -89,9 +89,12 @@ export class Session {
       else m.error = error.message;
     }
     this.writing = this.abort = null;
-    await saveMessage(m);
-    this.onchange();
-    this.onend(m);
+    try {
+      await saveMessage(m);
+    } finally {
+      this.onchange();
+      this.onend(m);
+    }
   }
 
   async #read(m, body) {
@@ -99,7 +102,7 @@ export class Session {
     for await (const chunk of streamChat(body, this.abort.signal)) {
       takeChunk(m, chunk);
       this.onchange(m.id);
-      if (m.content.length + m.reasoning.length > REPLY_CHARS) throw new Error("The reply was too long for this page.");
+      if (replyChars(m) > REPLY_CHARS) throw new Error("The reply was too long for this page.");
       if (Date.now() - saved > SAVE_MS) {
         saved = Date.now();
         await saveMessage(m);

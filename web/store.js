@@ -51,8 +51,11 @@ export function onChangeElsewhere(f) {
   channel.onmessage = (event) => f(event.data);
 }
 
+/* Of a conversation that is gone nothing is kept: a reply may end after it was deleted, here or in another tab. */
 export async function saveMessage(message) {
-  await promised(table("messages", "readwrite").put(message));
+  const both = database.transaction(["conversations", "messages"], "readwrite");
+  if (!(await promised(both.objectStore("conversations").getKey(message.conversation)))) return;
+  await promised(both.objectStore("messages").put(message));
   tell(message.conversation);
 }
 
@@ -64,9 +67,9 @@ export async function saveConversation(conversation) {
 }
 
 export async function removeConversation(id) {
-  const messages = table("messages", "readwrite");
+  const both = database.transaction(["conversations", "messages"], "readwrite"), messages = both.objectStore("messages");
   const keys = await promised(messages.index("conversation").getAllKeys(id));
   keys.forEach((key) => messages.delete(key));
-  await promised(table("conversations", "readwrite").delete(id));
+  await promised(both.objectStore("conversations").delete(id));
   tell(id);
 }

@@ -9,10 +9,11 @@
 #define HUGE_LIMIT (1ull << 60) /* what version 1 writes for "no limit" is about 2^63 */
 
 /* Where the process sits below `controller`'s root ("" = version 2): "/a/b" with "/" as "". False when unknown. */
-static bool own_group(const char *controller, char *out, size_t cap)
+static bool own_group(const char *root, const char *controller, char *out, size_t cap)
 {
-    FILE *f = fopen("/proc/self/cgroup", "re");
     char line[PATH_CAP];
+    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(line, "re");
     bool found = false;
     while (f && !found && fgets(line, sizeof line, f)) { /* "4:cpu,cpuacct:/path" or "0::/path" */
         char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
@@ -62,23 +63,25 @@ struct layout {
 };
 
 static const struct layout memory_layouts[] = {
-    {"", ROOT, "memory.max", "memory.current", "inactive_file"},
-    {"memory", ROOT "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+    {"", "", "memory.max", "memory.current", "inactive_file"},
+    {"memory", "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
 };
 
-bool cgroup_memory(uint64_t *limit, uint64_t *left)
+bool cgroup_memory(const char *root, uint64_t mapped, uint64_t *limit, uint64_t *left)
 {
     *limit = *left = UINT64_MAX;
     for (size_t i = 0; i < sizeof memory_layouts / sizeof *memory_layouts; i++) {
         const struct layout *l = &memory_layouts[i];
-        char group[PATH_CAP];
-        if (!own_group(l->controller, group, sizeof group))
+        char dir[PATH_CAP], group[PATH_CAP];
+        snprintf(dir, sizeof dir, "%s" ROOT "%s", root, l->dir);
+        if (!own_group(root, l->controller, group, sizeof group))
             continue;
         for (;;) { /* this group, then those above it */
             uint64_t max, used = 0, cache = 0;
-            if (number(l->dir, group, l->limit, NULL, &max) && max < HUGE_LIMIT) {
-                number(l->dir, group, l->used, NULL, &used);
-                number(l->dir, group, "memory.stat", l->reclaimable, &cache);
+            if (number(dir, group, l->limit, NULL, &max) && max < HUGE_LIMIT) {
+                number(dir, group, l->used, NULL, &used);
+                number(dir, group, "memory.stat", l->reclaimable, &cache);
+                cache = cache > mapped ? cache - mapped : 0;
                 used = used > cache ? used - cache : 0;
                 *limit = max < *limit ? max : *limit;
                 uint64_t room = max > used ? max - used : 0;
@@ -122,7 +125,7 @@ int cgroup_cpus(void)
     int least = 0;
     for (int v2 = 0; v2 < 2; v2++) {
         char group[PATH_CAP];
-        if (!own_group(v2 ? "" : "cpu", group, sizeof group))
+        if (!own_group("", v2 ? "" : "cpu", group, sizeof group))
             continue;
         for (;;) {
             int n = quota_of(v2 ? ROOT : ROOT "/cpu", group, v2);

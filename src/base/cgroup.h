@@ -10,9 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The least memory limit and the least room left below a limit, page cache that can be dropped counted as room. False
- * when no level has a limit. */
-bool cgroup_memory(uint64_t *limit, uint64_t *left);
+/* The least memory limit and the least room left below a limit. Page cache that can be dropped counts as room, less
+ * `mapped` bytes of files that this process uses. False when no level has a limit. `root` goes before /proc and /sys ("";
+ * tests make up their own). */
+bool cgroup_memory(const char *root, uint64_t mapped, uint64_t *limit, uint64_t *left);
 
 /* The least CPU quota, rounded up to whole processors; 0 = none. */
 int cgroup_cpus(void);

@@ -106,12 +106,10 @@ uint64_t mem_available(void)
 {
     uint64_t kib, best = UINT64_MAX, limit, left, mapped = mapped_files();
     if (file_number("/proc/meminfo", "MemAvailable:", &kib))
-        best = kib * 1024;
-    if (cgroup_memory(&limit, &left) && left < best)
+        best = kib * 1024 > mapped ? kib * 1024 - mapped : 0;
+    if (cgroup_memory("", mapped, &limit, &left) && left < best)
         best = left;
-    if (best == UINT64_MAX)
-        return (uint64_t)1 << 30;
-    return best > mapped ? best - mapped : 0;
+    return best == UINT64_MAX ? (uint64_t)1 << 30 : best;
 }
 
 uint64_t mem_total(void)
@@ -119,7 +117,7 @@ uint64_t mem_total(void)
     uint64_t kib, best = UINT64_MAX, limit, left;
     if (file_number("/proc/meminfo", "MemTotal:", &kib))
         best = kib * 1024;
-    if (cgroup_memory(&limit, &left) && limit < best)
+    if (cgroup_memory("", 0, &limit, &left) && limit < best)
         best = limit;
     return best;
 }

@@ -111,8 +111,9 @@ static const struct opt opts[] = {
 };
 static const struct opt_verb verb = {
     "serve",
-    "Serves the OpenAI API (chat completions, completions, models) over HTTP. The first SIGINT or SIGTERM lets "
-    "requests under way finish, a second one half a second later or more ends them.",
+    "Serves a model over HTTP with OpenAI's API (chat completions, completions, Responses), Anthropic's Messages API, "
+    "Ollama's API and llama-server's own. The first SIGINT or SIGTERM lets requests under way finish, a second one half a "
+    "second later or more ends them.",
     "[-m FILE] [OPTIONS]", opts, sizeof opts / sizeof *opts};
 
 /* The file's name without its folder and ending. */

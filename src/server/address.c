@@ -21,6 +21,8 @@ static enum status open_socket(struct server *s, const struct server_config *cfg
     if (!cfg->unix_path)
         return http_listen(host, cfg->port, fd, &s->port, e);
     TRY(http_listen_unix(cfg->unix_path, cfg->unix_mode, fd, e));
+    if (lstat(cfg->unix_path, &s->unix_file) != 0)
+        return err_errno(e, ST_IO, "unix", "cannot look at '%s'", cfg->unix_path);
     s->unix_path = strdup(cfg->unix_path);
     return s->unix_path ? ST_OK : err_set(e, ST_NO_MEMORY, "unix", "no memory for the socket's name");
 }

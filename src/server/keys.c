@@ -99,8 +99,9 @@ static enum status read_option(struct server_key *k, const char *word, size_t n,
         k->name[n - prefix] = '\0';
         return ST_OK;
     }
-    return err_set(e, ST_ARGUMENT, "api-key-file", "line %u: '%.*s' is none of name=, rpm=, tpm= and concurrent=, or "
-                   "longer than %u bytes", line, n < 40 ? (int)n : 40, word, LIMIT_KEY_NAME);
+    /* The word may be a second key, and errors are logged. */
+    return err_set(e, ST_ARGUMENT, "api-key-file", "line %u: behind its key a line has only name= (of at most %u bytes), "
+                   "rpm=, tpm= and concurrent=", line, LIMIT_KEY_NAME);
 }
 
 /* The next word of a line. */

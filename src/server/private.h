@@ -3,6 +3,7 @@
 #define SERVER_PRIVATE_H
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "format/format.h"
 #include "server/gate.h"
@@ -37,7 +38,8 @@ struct server {
     size_t prompt_bytes; /* a longer text cannot fit the context; encoding it to find out would take seconds. 0: unknown */
     uint8_t *ends, *protect, *breakers; /* bitmaps of ids: that end a reply, those and newlines, with usual breakers */
     uint16_t port;          /* 0 = a UNIX socket */
-    char *unix_path;        /* owned; the socket's file, which is ours to remove; NULL = none */
+    char *unix_path;        /* owned; the socket's file, which is ours to remove; NULL = none. It is the one that */
+    struct stat unix_file;  /* was made here: another server may have put its own there since */
     int64_t started; /* unix time */
     char url[300];
 };

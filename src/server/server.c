@@ -89,11 +89,20 @@ static enum status start_http(struct server *s, const struct server_config *cfg,
     return st;
 }
 
-static void free_server(struct server *s)
+/* Not a successor's, which may listen there by now. While the socket is open, no other file has its number. */
+static void remove_socket(struct server *s)
 {
-    if (s->unix_path)
+    struct stat now;
+    if (s->unix_path && lstat(s->unix_path, &now) == 0 && now.st_dev == s->unix_file.st_dev &&
+        now.st_ino == s->unix_file.st_ino)
         (void)unlink(s->unix_path);
     free(s->unix_path);
+    s->unix_path = NULL;
+}
+
+static void free_server(struct server *s)
+{
+    remove_socket(s);
     if (s->warms)
         pthread_join(s->warmer, NULL);
     grammar_cache_free(s->grammars);
@@ -211,6 +220,7 @@ void server_stop(struct server *s, uint32_t grace_s)
     const uint64_t until = clock_ns() + grace_s * 1000000000ull;
     while (!server_idle(s) && clock_ns() < until)
         nanosleep(&nap, NULL);
+    remove_socket(s);
     http_free(s->http);
     free_server(s);
 }

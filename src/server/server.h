@@ -100,7 +100,8 @@ uint16_t server_port(const struct server *s);
 const char *server_url(const struct server *s);
 
 /* From now on GET /health answers 503 with status "stopping", every new request is refused with 503, and those under way
- * or queued go on. Connections are still taken, so that the refusal is seen. Any thread. */
+ * or queued go on. Connections are still taken, so that the refusal is seen, but not from a socket that was inherited:
+ * there they wait for the next server. Any thread, but not two at once. */
 void server_drain(struct server *s);
 
 /* No request is under way: all that came in is answered. */

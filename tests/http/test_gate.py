@@ -139,6 +139,15 @@ def test_unix_socket(own, tmp_path):
         Server("--unix", "/" + "x" * 199, tcp=False)
 
 
+def test_a_successor_keeps_its_unix_socket(own, tmp_path):
+    path = tmp_path / "sock"
+    first = own("--unix", str(path), tcp=False)
+    path.unlink()
+    own("--unix", str(path), tcp=False)
+    assert first.stop() == 0
+    assert over_unix(path).startswith(b"HTTP/1.1 200 ")
+
+
 def test_wrong_usage_of_addresses():
     for options, said in ((("--unix", "x", "--host", "::1"), "takes the place of --host"), (("--unix-mode", "600"), "belongs to --unix"),
                           (("--unix", "x", "--unix-mode", "888"), "in octal"), (("--unix", "x", "--unix-mode", "1777"), "in octal")):

@@ -142,6 +142,7 @@ def test_the_file_may_change(keyed):
     body = {**SMALL, "max_tokens": 300, "ignore_eos": True}
     thread = threading.Thread(target=lambda: replies.append(ask(keyed, "key-of-anna", body=body)))
     thread.start()
+    assert keyed.load_becomes(1, 0, 10)
     replace(keyed.file, "new-key\nfew rpm=2\n")
     becomes(keyed, "new-key", 200)
     assert ask(keyed, "key-of-anna")[0] == 401
@@ -149,7 +150,7 @@ def test_the_file_may_change(keyed):
     thread.join(60)
     assert replies[0][0] == 200 and replies[0][2]["usage"]["completion_tokens"] == 300
     for wrong, said in (("new-key rpm=0\n", "line 1: rpm must be"), ("a\nb\na\n", "line 3: this key was there"),
-                        ("# nobody\n", "there is no key"), ("a colour=red\n", "'colour=red' is none of"),
+                        ("# nobody\n", "there is no key"), ("a colour=red\n", "behind its key a line has only"),
                         ("sha256:12\n", "64 digits"), ("a" * 600000, "more than 524288 bytes")):
         replace(keyed.file, wrong)
         keyed.process.send_signal(signal.SIGHUP)

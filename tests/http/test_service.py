@@ -1,5 +1,6 @@
 """The server under a service manager: the socket it is passed, what it tells, locked memory."""
 import http.client
+import json
 import os
 import resource
 import signal
@@ -59,6 +60,13 @@ def get(address, path="/health"):
     return reply.status, reply.read()
 
 
+def status_over(connection):
+    connection.request("GET", "/health")
+    reply = connection.getresponse()
+    reply.read()
+    return reply.status
+
+
 def test_a_socket_that_is_passed():
     """It outlives the server: whoever connects while there is none is served by the next."""
     with listener() as sock:
@@ -70,6 +78,28 @@ def test_a_socket_that_is_passed():
             end(p)
         early = socket.create_connection(address, timeout=60)
         early.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        p = passed([sock])
+        assert early.recv(1000).startswith(b"HTTP/1.1 200 ")
+        early.close()
+        end(p)
+
+
+def test_who_connects_while_it_stops_waits_for_the_next():
+    with listener() as sock:
+        address = sock.getsockname()
+        p = passed([sock])
+        line_with(p, "listening on")
+        kept, busy = (http.client.HTTPConnection(*address, timeout=30) for _ in range(2))
+        assert status_over(kept) == 200
+        busy.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 400, "ignore_eos": True, "stream": True}))
+        stream = busy.getresponse()
+        p.send_signal(signal.SIGTERM)
+        line_with(p, "stopping")
+        time.sleep(0.5)
+        early = socket.create_connection(address, timeout=60)
+        early.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert status_over(kept) == 503 and p.poll() is None
+        assert stream.read().endswith(b"[DONE]\n\n") and p.wait(20) == 0
         p = passed([sock])
         assert early.recv(1000).startswith(b"HTTP/1.1 200 ")
         early.close()

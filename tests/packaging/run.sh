@@ -30,6 +30,21 @@ nothing_said() { # of systemd-analyze verify, which warns and exits with 0
     return 1
 }
 
+# Besides what a service needs anyway, the filter lets in by name what src/ calls.
+calls_are_let_in() {
+    systemd-analyze syscall-filter @resources | sed -n 's/^ *\([a-z_]*\)$/\1/p' >"$tmp/resources" && [ -s "$tmp/resources" ] || return
+    while read -r call; do
+        grep -rqE "(^|[^a-z_])$call\(|SYS_$call\>" src && ! grep -qE "^SystemCallFilter=([a-z_]+ )*$call\>" "$1" || continue
+        echo "src/ calls $call, which the unit does not let in"
+        return 1
+    done <"$tmp/resources"
+}
+
+# A user that is made up, and a directory that outlives the service: systemd hides it from everybody else then.
+socket_is_reached() {
+    ! { grep -qi "^DynamicUser=[yt1]" "$1" && grep -qi "^RuntimeDirectoryPreserve=[^n]" "$1"; }
+}
+
 deb_runs() {
     dpkg-deb -x "$BUILD"/deb/ffwd_*.deb "$tmp/deb" && "$tmp/deb/usr/bin/ffwd" --version && [ -f "$tmp/deb/etc/default/ffwd" ] &&
         grep -q "^ExecStart=/usr/bin/ffwd serve" "$tmp/deb/usr/lib/systemd/system/ffwd.service" &&
@@ -55,10 +70,12 @@ check "make install" make BUILD="$BUILD" install PREFIX="$tmp/usr"
 units=$tmp/usr/lib/systemd/system
 if command -v systemd-analyze >/dev/null; then
     check "the units are understood" nothing_said systemd-analyze verify --man=no "$units/ffwd.service" "$units/ffwd.socket"
+    check "the service may make its system calls" calls_are_let_in "$units/ffwd.service"
     check "the service gives little away" systemd-analyze security --offline=true --threshold=20 "$units/ffwd.service"
 else
     skip "there is no systemd-analyze to look at the units"
 fi
+check "others reach a socket in /run/ffwd" socket_is_reached "$units/ffwd.service"
 check "make uninstall leaves nothing" uninstalled
 if command -v dpkg-shlibdeps >/dev/null; then
     check "make deb" make BUILD="$BUILD" deb

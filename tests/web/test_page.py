@@ -122,6 +122,7 @@ def test_tool_call_and_its_result(page):
     "[link](javascript:document.title='bad') **bold** <a href=\"data:text/html,x\" onclick=\"document.title='bad'\">a</a>",
     "![x](https://example.org/x.png) **bold** <style>*{display:none}</style><iframe src=//example.org></iframe>",
     "```html\n<img src=x onerror=\"document.title='bad'\">\n```\n**bold** <svg><script>document.title='bad'</script></svg>",
+    "<span class=\"hljs-x notice\" tabindex=\"1\">An error of the page</span> **bold** <span class=\"notice\">and another</span>",
 ])
 def test_replies_load_and_run_nothing(page, text):
     """The sanitiser takes out what is asked; what the policy says of the document it parses is only heard on the console."""
@@ -131,17 +132,50 @@ def test_replies_load_and_run_nothing(page, text):
     assert page.title().startswith("Hello")
     assert page.locator(".markdown").evaluate("""m => [...m.querySelectorAll('*')].every((e) =>
         !/^(img|script|style|iframe|svg)$/i.test(e.tagName) && !e.hasAttribute('onclick') && !e.hasAttribute('onerror') &&
-        !/^(javascript|data):/.test(e.href ?? ''))""")
+        !/^(javascript|data):/.test(e.href ?? '') && !e.classList.contains('notice') && e.tabIndex <= 0)""")
     heard = page.context.complaints
     heard[:] = [c for c in heard if "Content Security Policy" not in c]
 
 
+STORED = """new Promise((done) => { indexedDB.open('ffwd').onsuccess = (e) => {
+    e.target.result.transaction('messages').objectStore('messages').count().onsuccess = (c) => done(c.target.result) } })"""
+
+
+def test_a_conversation_is_deleted_while_it_is_written(page):
+    page.on("dialog", lambda d: d.accept())
+    send(page, "Count from one to a thousand, in words.")
+    until(page, "document.querySelector('.message.assistant .markdown')?.textContent.length > 20")
+    assert page.evaluate(STORED) == 2
+    page.get_by_role("button", name="Delete Count").click()
+    until(page, "document.querySelector('#status').textContent === 'Stopped.'")
+    assert page.evaluate(STORED) == 0 and page.locator("#conversations li").count() == 0
+
+
+def test_a_reply_that_is_too_long(page):
+    call = {"index": 1, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "x" * (1 << 20)}}
+    scripted(page, {"tool_calls": [{**call, "index": 0, "function": {"name": "a", "arguments": ""}}]}, {"tool_calls": [call]})
+    assert "too long for this page" in ask(page, "Hello")
+
+
+def test_a_reply_that_cannot_be_saved(page):
+    scripted(page, {"content": "text"})
+    page.evaluate("""() => { const all = IDBObjectStore.prototype, put = all.put;
+        all.put = function (m) { if (m.finish && (all.put = put)) throw new Error('no room'); return put.call(this, m) } }""")
+    send(page, "Hello")
+    page.locator(".notice", has_text="no room").wait_for()
+    ended(page)
+    assert "text" in ask(page, "Again")  # it is not held to be writing still
+
+
 def test_markdown_and_code(page):
     scripted(page, {"content": "# Title\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\ndef f():\n    return 1\n```\n"},
-             {"content": "see [here](https://example.org/)"})
+             {"content": "\n3. three\n\nsee [here](https://example.org/)\n\n| c |\n|--:|\n| 3 |\n"})
     ask(page, "Hello")
     box = page.locator(".markdown")
-    assert box.locator("h1").inner_text() == "Title" and box.locator("td").all_inner_texts() == ["1", "2"]
+    assert box.locator("h1").inner_text() == "Title" and box.locator("td").all_inner_texts() == ["1", "2", "3"]
+    assert box.locator("ol").get_attribute("start") == "3" and box.locator("td").last.get_attribute("align") == "right"
+    assert box.locator("pre").get_attribute("tabindex") == "0"  # what scrolls is reached by keys
+    assert box.locator("pre .hljs-title").get_attribute("class") == "hljs-title function_"
     assert box.locator("pre .hljs-keyword").all_inner_texts() == ["def", "return"]
     assert box.locator("a").get_attribute("rel") == "noopener noreferrer"
 

@@ -198,6 +198,7 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
     atomic_init(&h->stopping, false);
     atomic_init(&h->under_way, 0);
     atomic_init(&h->body_held, 0);
+    h->quiet_fd = -1;
     h->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->stop_fd < 0) {
         st = err_errno(e, ST_IO, "", "cannot start the server");
@@ -217,8 +218,16 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
     return ST_OK;
 }
 
+static void take_no_more(struct http *h)
+{
+    if (h->quiet_fd < 0)
+        h->quiet_fd = MHD_quiesce_daemon(h->daemon);
+}
+
 void http_drain(struct http *h)
 {
+    if (h->cfg.shared)
+        take_no_more(h);
     atomic_store(&h->stopping, true);
 }
 
@@ -249,13 +258,13 @@ void http_free(struct http *h)
         return;
     http_drain(h);
     end_waits(h);
-    MHD_socket fd = MHD_quiesce_daemon(h->daemon); /* nobody new from here on */
-    if (fd >= 0 && !h->cfg.shared)
-        shutdown(fd, SHUT_RDWR); /* refuses them at once; closed when no thread can be looking at it any more */
+    take_no_more(h);
+    if (h->quiet_fd >= 0 && !h->cfg.shared)
+        shutdown(h->quiet_fd, SHUT_RDWR); /* refuses them at once; closed when no thread can be looking at it any more */
     end_waits(h); /* whoever got in until then has had an answer */
     MHD_stop_daemon(h->daemon);
-    if (fd >= 0)
-        close(fd);
+    if (h->quiet_fd >= 0)
+        close(h->quiet_fd);
     http_tls_release();
     http_keeper_free(h->keeper);
     close(h->stop_fd);

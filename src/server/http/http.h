@@ -62,9 +62,10 @@ MUST_CHECK enum status http_new(struct http **out, const struct http_config *cfg
 
 /*
  * The end comes in three moves, so that whoever watches from outside sees it coming. http_drain(): connections are still
- * taken, but only routes with HTTP_WHILE_STOPPING answer, every other request is a 503, and replies tell the client that
- * the connection closes. http_idle(): whether no call is under way any more. http_free(): waits that still go on end with
- * HTTP_STOPPING, their clients have about a second to take a last word, and h is freed.
+ * taken (from a shared socket none: they wait for whoever listens next), but only routes with HTTP_WHILE_STOPPING answer,
+ * every other request is a 503, and replies tell the client that the connection closes. http_idle(): whether no call is
+ * under way any more. http_free(): waits that still go on end with HTTP_STOPPING, their clients have about a second to
+ * take a last word, and h is freed.
  */
 void http_drain(struct http *h);
 bool http_stopping(const struct http *h); /* http_drain() was called */

@@ -12,6 +12,7 @@ struct http {
     struct MHD_Daemon *daemon;
     struct http_keeper *keeper;
     int stop_fd;             /* eventfd; readable once waits are to end */
+    int quiet_fd;            /* the listening socket once no connection is taken from it any more; -1 before */
     atomic_bool stopping;    /* http_drain() was called */
     atomic_uint under_way;   /* calls that began and have not ended */
     atomic_size_t body_held; /* bytes of all bodies and of what is kept of them, at most about LIMIT_BODIES */

@@ -83,11 +83,13 @@ static enum status check_pair(const struct buf *cert, const struct buf *key, str
 static enum status reload(struct err *e)
 {
     struct buf cert, key;
+    struct err second; /* of two */
     buf_init(&cert, LIMIT_PEM);
     buf_init(&key, LIMIT_PEM);
     enum status st = http_watched_read(&cert_file, &cert, e);
-    enum status st_key = st == ST_OK ? http_watched_read(&key_file, &key, e) : st;
-    st = st_key == ST_OK ? check_pair(&cert, &key, e) : st_key;
+    enum status st_key = http_watched_read(&key_file, &key, st == ST_OK ? e : &second);
+    if (st == ST_OK)
+        st = st_key == ST_OK ? check_pair(&cert, &key, e) : st_key;
     if (st == ST_OK) {
         struct buf old_cert = cert_pem, old_key = key_pem;
         cert_pem = cert;

@@ -24,7 +24,7 @@ bool http_watched_changed(struct http_watched *w)
     if (stat(w->path, &s) != 0)
         return false;
     return s.st_dev != old->st_dev || s.st_ino != old->st_ino || s.st_size != old->st_size ||
-           s.st_mtim.tv_sec != old->st_mtim.tv_sec || s.st_mtim.tv_nsec != old->st_mtim.tv_nsec;
+           s.st_ctim.tv_sec != old->st_ctim.tv_sec || s.st_ctim.tv_nsec != old->st_ctim.tv_nsec;
 }
 
 static enum status read_all(int fd, const struct http_watched *w, struct buf *out, struct err *e)
@@ -46,11 +46,14 @@ static enum status read_all(int fd, const struct http_watched *w, struct buf *ou
 enum status http_watched_read(struct http_watched *w, struct buf *out, struct err *e)
 {
     int fd = open(w->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return err_errno(e, ST_IO, w->field, "cannot open '%.100s'", w->path);
+    w->looked = clock_ns();
+    if (fd < 0) {
+        enum status failed = err_errno(e, ST_IO, w->field, "cannot open '%.100s'", w->path);
+        (void)stat(w->path, &w->read);
+        return failed;
+    }
     enum status st = fstat(fd, &w->read) == 0 ? read_all(fd, w, out, e)
                                               : err_errno(e, ST_IO, w->field, "cannot look at '%.100s'", w->path);
     close(fd);
-    w->looked = clock_ns();
     return st;
 }

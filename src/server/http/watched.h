@@ -2,7 +2,8 @@
  * watched: a file of the operator's that is read again once it changed: keys, certificates.
  *
  * No thread waits for the change: whoever needs what the file says looks first, and the file is looked at once a second
- * at most. Another file, another size or another time is a change. Its owner holds a lock around every call.
+ * at most. Another file, another size or another time of change is one (st_ctime, which permissions move, too). Its owner
+ * holds a lock around every call.
  */
 #ifndef SERVER_HTTP_WATCHED_H
 #define SERVER_HTTP_WATCHED_H
@@ -26,7 +27,7 @@ void http_watched_init(struct http_watched *w, const char *path, const char *fie
 bool http_watched_changed(struct http_watched *w);
 
 /* Appends the file to `out`. ST_IO, or ST_TOO_LONG when it is longer than out's limit. A file is read once, also when it
- * turns out to be wrong: it has to change before it counts as changed. */
+ * turns out to be wrong or cannot be opened: it has to change before it counts as changed. */
 MUST_CHECK enum status http_watched_read(struct http_watched *w, struct buf *out, struct err *e);
 
 #endif
