@@ -92,7 +92,7 @@ static const struct opt opts[] = {
     {"deadline", 0, OPT_U32, offsetof(struct options, deadline), 0, LIMIT_DEADLINE_MS / 1000, "S",
      "seconds any request may take, waiting included; its own deadline_ms can only be shorter (0 = no limit)"},
     {"keep-alive", 0, OPT_U32, offsetof(struct options, keep_alive), 0, 3600, "S",
-     "a stream without news for so many seconds sends a comment, so that proxies do not take it for dead (15); 0 = never"},
+     "a stream without news for so many seconds says so, that proxies may not take it for dead (15); 0 = never"},
     {"model-name", 0, OPT_STR, offsetof(struct options, model_name), 0, 0, "NAME",
      "the model's name as clients see it (default: the file's name without .gguf)"},
     {"strict-model", 0, OPT_FLAG, offsetof(struct options, strict_model), 0, 0, NULL,
