@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `ffwd serve` costs beside the engine: parsing, tokenising, templates, writing events.
 
-    bench/http.py [--ffwd PROGRAM] [--threads N] [--streams N] [--rounds N] [--json]
+    bench/overhead.py [--ffwd PROGRAM] [--threads N] [--streams N] [--rounds N] [--json]
 
 Processor time, not the clock: that of the whole process without the threads of the engine (ffwd-engine, ffwd-work-N), so
 that a busy machine and slow clients change it little. SmolLM2 on loopback, `ffwd bench load` as the clients. One load has
@@ -30,9 +30,10 @@ def engine_seconds(pid):
     """Of its threads that compute."""
     spent = 0
     for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as f:
-            if f.read().startswith(("ffwd-engine", "ffwd-work")):
-                spent += time.clock_gettime(~int(tid) << 3 | 6)
+        with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as comm:
+            if comm.read().startswith(("ffwd-engine", "ffwd-work")):
+                with open(f"/proc/{pid}/task/{tid}/schedstat", encoding="ascii") as f:
+                    spent += int(f.read().split()[0]) / 1e9
     return spent
 
 
