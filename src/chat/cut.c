@@ -156,6 +156,24 @@ struct cut chat_cut_member(struct cut object, const char *name)
     return (struct cut){0};
 }
 
+size_t chat_cut_count(struct cut v)
+{
+    struct cut_iter it = chat_cut_open(v);
+    struct cut key, value;
+    size_t n = 0;
+    while (chat_cut_next(&it, &key, &value))
+        n++;
+    return n;
+}
+
+void chat_cut_put(const char *name, struct cut v, struct buf *out)
+{
+    if (chat_cut_kind_of(v) == CUT_NONE || chat_cut_kind_of(v) == CUT_NULL)
+        return;
+    buf_addf(out, ",\"%s\":", name);
+    buf_add(out, v.s, v.n);
+}
+
 static int hex4(const char *p, const char *end)
 {
     int v = 0;

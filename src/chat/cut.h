@@ -38,6 +38,9 @@ struct cut_iter chat_cut_open(struct cut v);
 /* The next piece; false at the end or when `bad`. In an object *key is the name with its quotes, in an array nothing. */
 bool chat_cut_next(struct cut_iter *it, struct cut *key, struct cut *value);
 
+/* Pieces of an object or an array, up to where it is bad. */
+size_t chat_cut_count(struct cut v);
+
 /* The member of that name, or an empty cut. */
 struct cut chat_cut_member(struct cut object, const char *name);
 
@@ -46,6 +49,9 @@ bool chat_cut_is(struct cut string, const char *text);
 
 /* Appends the characters of a string piece, its escapes undone, as UTF-8. A lone surrogate becomes U+FFFD. */
 void chat_cut_unescape(struct cut string, struct buf *out);
+
+/* Appends `,"name":v`; nothing where there is no v, or it is null. */
+void chat_cut_put(const char *name, struct cut v, struct buf *out);
 
 /* Deepest nesting of brackets in s[n]. */
 size_t chat_cut_depth(const char *s, size_t n);

@@ -112,16 +112,6 @@ static struct text_view copy(char **to, struct text_view from)
     return v;
 }
 
-static size_t count_items(struct text_view array)
-{
-    struct cut_iter it = chat_cut_open(chat_cut_text(array.data, array.n));
-    struct cut key, one;
-    size_t n = 0;
-    while (chat_cut_next(&it, &key, &one))
-        n++;
-    return n;
-}
-
 /* Ids that are longer than ours are nobody's. */
 static void index_items(struct server_response *r)
 {
@@ -139,7 +129,8 @@ static void index_items(struct server_response *r)
 
 static struct server_response *make(struct server_response *before, const struct server_response *texts)
 {
-    const size_t n = texts->object.n + texts->input.n + texts->output.n, items_n = count_items(texts->output);
+    const size_t n = texts->object.n + texts->input.n + texts->output.n;
+    const size_t items_n = chat_cut_count(chat_cut_text(texts->output.data, texts->output.n));
     struct server_response *r = calloc(1, sizeof *r + n);
     struct server_response_item *items = calloc(items_n + 1, sizeof *items);
     if (!r || !items) {

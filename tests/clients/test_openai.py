@@ -3,25 +3,12 @@ import asyncio
 import json
 
 import openai
-import pydantic
 import pytest
+from given import WEATHER, Colour, client  # noqa: F401 (a fixture)
 
 HI = [{"role": "user", "content": "Name a colour."}]
-WEATHER = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"],
-           "additionalProperties": False}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "The weather of a city",
                                            "parameters": WEATHER}}]
-
-
-class Colour(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid")
-    name: str = pydantic.Field(max_length=8)
-    warm: bool
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=60)
 
 
 def ask(client, messages=HI, **more):

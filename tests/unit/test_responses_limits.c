@@ -3,19 +3,6 @@
 #include "server/private.h"
 #include "server_live.h"
 
-/* The text with its single quotes doubled: cases are easier to read so. Good until eight calls later. */
-static const char *json(const char *s)
-{
-    static char texts[8][4096];
-    static unsigned next;
-    char *to = texts[next++ % 8];
-    size_t n = strlen(s);
-    assert_true(n < sizeof texts[0]);
-    for (size_t i = 0; i <= n; i++)
-        to[i] = (char)(s[i] == '\'' ? '"' : s[i]);
-    return to;
-}
-
 static void said(char *reply, int status, const char *part)
 {
     expect(reply, status, json(part));

@@ -151,16 +151,5 @@ static enum status prepare(const struct server *srv, struct text_view body, stru
 
 void native_completion(struct http_call *call)
 {
-    struct reply_job job;
-    struct err e;
-    server_job_init(&job);
-    job.root = openai_body(call);
-    if (!job.root)
-        return;
-    const struct text_view body = {call->body.data, call->body.len};
-    if (openai_prepare(prepare, call->app, body, &job, &e) == ST_OK)
-        server_reply_run(call, &job, &native_completion_ops);
-    else
-        openai_refuse(call, 0, openai_length_code(&e, "prompt"), &e);
-    server_job_release(&job);
+    openai_serve(call, prepare, &native_completion_ops);
 }

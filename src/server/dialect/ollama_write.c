@@ -242,39 +242,24 @@ static void refuse(struct http_call *call, const struct err *e, bool submitting)
     ollama_refuse(call, 0, e);
 }
 
-const struct reply_ops ollama_chat_ops = {
-    .id_prefix = "ollama-",
-    .call_prefix = "call_",
-    .prompt_field = "messages",
-    .stream_type = "application/x-ndjson",
-    .whole_calls = true,
-    .chunk = chunk,
-    .part_end = part_end,
-    .end = end,
-    .broken = broken,
-    .quiet = quiet,
-    .collect = collect,
-    .piece = piece,
-    .whole = whole,
-    .refuse = refuse,
-};
-
-const struct reply_ops ollama_generate_ops = {
-    .id_prefix = "ollama-",
-    .call_prefix = "call_",
-    .prompt_field = "prompt",
-    .stream_type = "application/x-ndjson",
-    .whole_calls = true,
-    .chunk = chunk,
-    .part_end = part_end,
-    .end = end,
-    .broken = broken,
-    .quiet = quiet,
-    .collect = collect,
-    .piece = piece,
-    .whole = whole,
-    .refuse = refuse,
-};
+#define OLLAMA_OPS(FIELD)                     \
+    {                                         \
+        .id_prefix = "ollama-",               \
+        .call_prefix = "call_",               \
+        .prompt_field = FIELD,                \
+        .stream_type = "application/x-ndjson", \
+        .whole_calls = true,                  \
+        .chunk = chunk,                       \
+        .part_end = part_end,                 \
+        .end = end,                           \
+        .broken = broken,                     \
+        .quiet = quiet,                       \
+        .collect = collect,                   \
+        .piece = piece,                       \
+        .whole = whole,                       \
+        .refuse = refuse,                     \
+    }
+const struct reply_ops ollama_chat_ops = OLLAMA_OPS("messages"), ollama_generate_ops = OLLAMA_OPS("prompt");
 
 /* ---- without a reply ---- */
 

@@ -72,6 +72,10 @@ struct openai_tools {
 };
 MUST_CHECK enum status openai_parse_tools(const json_t *root, struct openai_tools *out, struct err *e);
 
+/* What a reply may call, of a list of the tools, which stays the caller's. schema_field: where a tool has its schema. */
+struct server_calls openai_calls(const struct openai_tools *tools, const struct format_tool *list,
+                                 const struct format_shape *shape, const char *schema_field);
+
 /* Makes the job's grammar out of them; chat has checked their shape, and server_recognise() was
  * called. `body` is what root was parsed from. */
 MUST_CHECK enum status openai_constrain_calls(const struct server *srv, const json_t *root, struct text_view body,
@@ -110,6 +114,9 @@ MUST_CHECK enum status openai_prepare_bytes(size_t bytes, openai_preparer *fn, c
                                             struct text_view body, struct reply_job *job, struct err *e);
 MUST_CHECK enum status openai_prepare(openai_preparer *fn, const struct server *srv, struct text_view body,
                                       struct reply_job *job, struct err *e);
+
+/* The whole of a handler whose errors have OpenAI's shape. */
+void openai_serve(struct http_call *call, openai_preparer *fn, const struct reply_ops *ops);
 
 /* ---- replies ---- */
 

@@ -146,16 +146,5 @@ enum status openai_prepare_completions(const struct server *srv, struct text_vie
 
 void openai_completions(struct http_call *call)
 {
-    struct reply_job job;
-    struct err e;
-    server_job_init(&job);
-    job.root = openai_body(call);
-    if (!job.root)
-        return;
-    const struct text_view body = {call->body.data, call->body.len};
-    if (openai_prepare(openai_prepare_completions, call->app, body, &job, &e) == ST_OK)
-        server_reply_run(call, &job, &openai_completions_ops);
-    else
-        openai_refuse(call, 0, openai_length_code(&e, "prompt"), &e);
-    server_job_release(&job);
+    openai_serve(call, openai_prepare_completions, &openai_completions_ops);
 }

@@ -39,3 +39,19 @@ enum status openai_prepare(openai_preparer *fn, const struct server *srv, struct
 {
     return openai_prepare_bytes(body.n, fn, srv, body, job, e);
 }
+
+void openai_serve(struct http_call *call, openai_preparer *fn, const struct reply_ops *ops)
+{
+    struct reply_job job;
+    struct err e;
+    server_job_init(&job);
+    job.root = openai_body(call);
+    if (!job.root)
+        return;
+    const struct text_view body = {call->body.data, call->body.len};
+    if (openai_prepare(fn, call->app, body, &job, &e) == ST_OK)
+        server_reply_run(call, &job, ops);
+    else
+        openai_refuse(call, 0, openai_length_code(&e, ops->prompt_field), &e);
+    server_job_release(&job);
+}

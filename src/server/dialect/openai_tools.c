@@ -127,14 +127,10 @@ static enum status list_tools(const json_t *root, struct cut body, struct format
     return ST_OK;
 }
 
-enum status openai_constrain_calls(const struct server *srv, const json_t *root, struct text_view body,
-                                   const struct openai_tools *tools, const struct format_shape *shape,
-                                   struct reply_job *job, struct err *e)
+struct server_calls openai_calls(const struct openai_tools *tools, const struct format_tool *list,
+                                 const struct format_shape *shape, const char *schema_field)
 {
-    struct format_tool *list = calloc(tools->n, sizeof *list);
-    if (!list)
-        return err_set(e, ST_NO_MEMORY, "tools", "no memory for %u tools", tools->n);
-    const struct server_calls calls = {
+    return (struct server_calls){
         .tools = list,
         .n = tools->n,
         .strict = tools->strict,
@@ -143,9 +139,19 @@ enum status openai_constrain_calls(const struct server *srv, const json_t *root,
         .named = tools->named,
         .parallel = tools->parallel,
         .shape = shape,
-        .schema_field = "function.parameters",
+        .schema_field = schema_field,
         .choice_field = "tool_choice",
     };
+}
+
+enum status openai_constrain_calls(const struct server *srv, const json_t *root, struct text_view body,
+                                   const struct openai_tools *tools, const struct format_shape *shape,
+                                   struct reply_job *job, struct err *e)
+{
+    struct format_tool *list = calloc(tools->n, sizeof *list);
+    if (!list)
+        return err_set(e, ST_NO_MEMORY, "tools", "no memory for %u tools", tools->n);
+    const struct server_calls calls = openai_calls(tools, list, shape, "function.parameters");
     enum status st = list_tools(root, chat_cut_text(body.data, body.n), list, e);
     if (st == ST_OK)
         st = server_constrain_calls(srv, &calls, job, e);

@@ -96,18 +96,7 @@ static enum status constrain_calls(const struct server *srv, struct text_view bo
     struct format_tool *list = calloc(tools->n, sizeof *list);
     if (!list)
         return err_set(e, ST_NO_MEMORY, "tools", "no memory for %u tools", tools->n);
-    const struct server_calls calls = {
-        .tools = list,
-        .n = tools->n,
-        .strict = tools->strict,
-        .allowed = tools->some ? tools->allowed : NULL,
-        .choice = tools->choice,
-        .named = tools->named,
-        .parallel = tools->parallel,
-        .shape = shape,
-        .schema_field = "parameters",
-        .choice_field = "tool_choice",
-    };
+    const struct server_calls calls = openai_calls(tools, list, shape, "parameters");
     responses_list_tools(job->root, body, list);
     enum status st = server_constrain_calls(srv, &calls, job, e);
     free(list);

@@ -190,12 +190,7 @@ static enum status item_kind(struct turns *t, struct item *item)
 
 static size_t count(struct text_view array)
 {
-    struct cut_iter it = chat_cut_open(chat_cut_text(array.data, array.n));
-    struct cut key, one;
-    size_t n = 0;
-    while (chat_cut_next(&it, &key, &one))
-        n++;
-    return n;
+    return chat_cut_count(chat_cut_text(array.data, array.n));
 }
 
 /* Puts the items of an array at t->items + at; returns the place behind them. */

@@ -174,14 +174,6 @@ void responses_list_tools(const json_t *root, struct text_view body, struct form
     }
 }
 
-static void write_member(const char *name, struct cut v, struct buf *out)
-{
-    if (chat_cut_kind_of(v) == CUT_NONE || chat_cut_kind_of(v) == CUT_NULL)
-        return;
-    buf_addf(out, ",\"%s\":", name);
-    buf_add(out, v.s, v.n);
-}
-
 void responses_write_tools(struct text_view body, struct buf *out)
 {
     struct cut_iter it = chat_cut_open(chat_cut_member(chat_cut_text(body.data, body.n), "tools"));
@@ -193,8 +185,8 @@ void responses_write_tools(struct text_view body, struct buf *out)
         buf_adds(out, first ? "{\"type\":\"function\",\"function\":{\"name\":"
                             : ",{\"type\":\"function\",\"function\":{\"name\":");
         buf_add(out, name.s, name.n);
-        write_member("description", chat_cut_member(one, "description"), out);
-        write_member("parameters", chat_cut_member(one, "parameters"), out);
+        chat_cut_put("description", chat_cut_member(one, "description"), out);
+        chat_cut_put("parameters", chat_cut_member(one, "parameters"), out);
         buf_adds(out, "}}");
     }
     buf_adds(out, "]");
