@@ -62,8 +62,10 @@ VEC_INLINE void panel_many(ktype type, const struct kern_mat *m, const uint8_t *
     for (uint32_t t = 0; t < n; t++)
         acc[t] = vf_zero();
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
-        struct panel_scales s = scales_of(type, meta + (size_t)(b / l.per_block) * l.meta_bytes, b % l.per_block);
-        unpack_block(type, panel + (size_t)b * l.quant_bytes, bytes);
+        const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
+        struct panel_scales s = scales_of(type, mb, b % l.per_block);
+        prefetch_block(type, m, q, mb, b);
+        unpack_block(type, q, bytes);
         block_tokens(type, bytes, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, acc, n);
     }
 }
