@@ -385,7 +385,8 @@ void server_reply_comment(struct reply *r, struct buf *out)
 
 enum progress { PROGRESS_SOME, PROGRESS_ALL, PROGRESS_FAILED, PROGRESS_GONE };
 
-/* Waits until there is something to send, the request has ended or failed, or the client is gone. */
+/* Waits until there is something to send, the request has ended or failed, or the client is gone; where http_wait() may
+ * not, PROGRESS_SOME can mean nothing. */
 static enum progress progress(struct reply *r)
 {
     for (;;) {
@@ -405,6 +406,8 @@ static enum progress progress(struct reply *r)
         switch (http_wait(r->call, fds, open)) {
         case HTTP_READY:
             break;
+        case HTTP_LATER:
+            return PROGRESS_SOME;
         case HTTP_QUIET:
             r->ops->quiet(r, &r->call->out);
             return PROGRESS_SOME;
