@@ -169,12 +169,11 @@ struct event_logprob {
 struct event {
     enum event_kind kind;
     tok_id id;
-    uint32_t text_n;
-    char text[LIMIT_EVENT_BYTES];
+    uint32_t text_n, top_n;
     float logprob;                      /* of the chosen token: raw log-softmax; 0 unless asked */
-    uint32_t top_n;
-    struct event_logprob top[LIMIT_LOGPROBS];
     int8_t origin;                      /* of the token: an enum source_kind, or ORIGIN_SAMPLED */
+    struct event_logprob top[LIMIT_LOGPROBS];
+    char text[LIMIT_EVENT_BYTES];
 };
 
 #define ORIGIN_SAMPLED (-1) /* no source had it */
