@@ -3,6 +3,6 @@ export default async function* counts(events) {
   for await (const { type, data } of events) {
     if (type !== "test:summary" || data.file !== undefined) continue;
     const { passed, failed, cancelled, skipped } = data.counts;
-    yield `ai-sdk: ${passed} passed, ${failed + cancelled} failed, ${skipped} skipped\n`;
+    yield `ai_sdk: ${passed} passed, ${failed + cancelled} failed, ${skipped} skipped\n`;
   }
 }

@@ -63,4 +63,4 @@ def evaluated(url, tokenizer, tmp_path_factory):
 
 def pytest_terminal_summary(terminalreporter):
     n = {k: len(terminalreporter.stats.get(k, [])) for k in ("passed", "failed", "error", "skipped")}
-    print(f"\nlm-eval: {n['passed']} passed, {n['failed'] + n['error']} failed, {n['skipped']} skipped")
+    print(f"\nlm_eval: {n['passed']} passed, {n['failed'] + n['error']} failed, {n['skipped']} skipped")
