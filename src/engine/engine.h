@@ -163,9 +163,10 @@ struct event_logprob {
 
 /* EVENT_TOKEN: one chosen token, and the text that became certain with it (possibly none, never half a character; text
  * that could still be the beginning of a stop string is held back). EVENT_END: the last event; `text` is what was still
- * held back. A token whose text does not fit one event is followed by further EVENT_TOKENs with id -1; where the
- * text is cut does not depend on the reader. EVENT_PROMPT: one id of the prompt, in order, without text; the first has no
- * logprob (nothing comes before it): 0, and no alternatives. */
+ * held back, `id` the token that ended the reply, which has no text; -1 where something else did. A token whose text does
+ * not fit one event is followed by further EVENT_TOKENs with id -1; where the text is cut does not depend on the reader.
+ * EVENT_PROMPT: one id of the prompt, in order, without text; the first has no logprob (nothing comes before it): 0, and
+ * no alternatives. */
 struct event {
     enum event_kind kind;
     tok_id id;

@@ -111,6 +111,7 @@ struct row {
     bool telling, untold;   /* some is left; the event that carries ids[said - 1] is */
     uint32_t certain;       /* bytes of stops.text that may go */
     const struct stop_rule *hit; /* the stop string that follows them; NULL = none */
+    bool by_id;             /* ids[said - 1] ends it */
 
     /* this step's */
     uint32_t sure;          /* ids behind the pending one that were certain */

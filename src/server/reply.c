@@ -343,7 +343,7 @@ static void note_id(const struct reply *r, struct reply_part *p, const struct ev
 static void take_one(struct reply *r, struct reply_part *p, const struct event *ev)
 {
     struct buf *out = &r->call->out;
-    bool news = ev->kind != EVENT_END || ev->text_n;
+    bool news = ev->kind != EVENT_END || ev->text_n || (r->ops->scores_end && ev->id >= 0);
     size_t before = collected(p), after;
     note_id(r, p, ev);
     if (p->assembly)

@@ -161,6 +161,7 @@ struct reply_ops {
     const char *prompt_field; /* the name of the prompt in errors */
     const char *stream_type;  /* Content-Type of streams; NULL = server-sent events */
     bool whole_calls;         /* streams tell of a call when it is complete: one that breaks is text there, too */
+    bool scores_end;          /* chunk and collect also get the EVENT_END of a reply that an id ended, for its logprob */
     /* An event of a streamed part. EVENT_END comes here too when it brings text. With an assembly the text has come as
      * pieces, before. */
     void (*chunk)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out);

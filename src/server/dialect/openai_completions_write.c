@@ -78,6 +78,12 @@ static uint32_t spells(const struct reply *r, const struct event *ev)
     return openai_chars(s, n);
 }
 
+/* The id that ends a reply has one, too, as in the API: who scores a prompt takes the last one for what was generated. */
+static bool has_logprob(const struct reply *r, const struct event *ev)
+{
+    return r->job.logprobs && ev->id >= 0;
+}
+
 /* `known`: something came before the token, so that it has a log-probability. */
 static void add_logprob(const struct reply *r, struct reply_part *p, const struct event *ev, bool known)
 {
@@ -192,7 +198,7 @@ static void chunk(struct reply *r, struct reply_part *p, const struct event *ev,
         return;
     }
     begin(r, p, out);
-    bool logprob = openai_has_logprob(r, ev);
+    bool logprob = has_logprob(r, ev);
     if (logprob)
         add_logprob(r, p, ev, true);
     p->chars += spells(r, ev);
@@ -226,7 +232,7 @@ static void collect(struct reply *r, struct reply_part *p, const struct event *e
     if (!p->begun && prompt->text)
         p->chars = openai_chars(prompt->text, prompt->text_n);
     p->begun = true;
-    if (openai_has_logprob(r, ev))
+    if (has_logprob(r, ev))
         add_logprob(r, p, ev, true);
     p->chars += spells(r, ev);
     buf_add(&p->text, ev->text, ev->text_n);
@@ -261,6 +267,7 @@ static void whole(struct reply *r, struct buf *out)
 const struct reply_ops openai_completions_ops = {
     .id_prefix = "cmpl-",
     .prompt_field = "prompt",
+    .scores_end = true,
     .quiet = server_reply_comment,
     .chunk = chunk,
     .part_end = part_end,
