@@ -15,7 +15,6 @@ static const struct openai_refused refused[] = {
     {"function_call", NEUTRAL_NULL},
     {"functions", NEUTRAL_EMPTY},
     {"moderation", NEUTRAL_NULL},
-    {"reasoning_effort", NEUTRAL_NULL},
     {"store", NEUTRAL_FALSE},
     {"verbosity", NEUTRAL_NULL},
     {"web_search_options", NEUTRAL_NULL},
@@ -52,6 +51,8 @@ static enum status parse_logprobs(const json_t *root, struct reply_job *job, str
     return ST_OK;
 }
 
+static const char effort_field[] = "reasoning_effort";
+
 enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct openai_chat_request *out, struct err *e)
 {
     *out = (struct openai_chat_request){0};
@@ -59,6 +60,7 @@ enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct 
     TRY(openai_refuse_fields(root, refused, e));
     TRY(parse_modalities(root, e));
     TRY(openai_parse_tools(root, &out->tools, e));
+    TRY(openai_parse_effort(root, root, effort_field, effort_field, &out->effort, e));
     return parse_logprobs(root, job, e);
 }
 
@@ -71,24 +73,39 @@ static enum status check_both(const struct openai_tools *tools, const struct ser
     return ST_OK;
 }
 
+/* The prompt, and what its replies may hold. `conversation`: what chat reads. */
+static enum status render(const struct server *srv, const struct openai_chat_request *rq, struct text_view conversation,
+                          struct reply_job *job, struct format_shape *shape, struct err *e)
+{
+    struct reply_prompt *p = &job->prompts[0];
+    const struct chat_options o = {.hide_tools = rq->tools.hidden, .max_bytes = srv->prompt_bytes};
+    TRY(chat_prompt(srv->chat, conversation.data, conversation.n, &o, &p->ids, &p->n, e));
+    p->from_tok = true;
+    job->prompts_n = 1;
+    openai_name_messages(job->root, job);
+    TRY(server_recognise(srv, conversation, rq->tools.n != 0, job, shape, e));
+    return openai_limit_thinking(srv, rq->effort, effort_field, job, e);
+}
+
 enum status openai_prepare_chat(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
 {
     struct openai_chat_request rq;
     struct server_constraint c;
     struct format_shape shape;
+    struct text_view conversation;
+    struct buf room;
     job->fill = srv->fill;
     TRY(openai_parse_chat(job->root, job, &rq, e));
     TRY(openai_parse_constraint(job->root, body, &c, e));
     TRY(check_both(&rq.tools, &c, e));
     if (!srv->chat)
         return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat; use /v1/completions");
-    struct reply_prompt *p = &job->prompts[0];
-    const struct chat_options o = {.hide_tools = rq.tools.hidden, .max_bytes = srv->prompt_bytes};
-    TRY(chat_prompt(srv->chat, body.data, body.n, &o, &p->ids, &p->n, e));
-    p->from_tok = true;
-    job->prompts_n = 1;
-    openai_name_messages(job->root, job);
-    TRY(server_recognise(srv, body, rq.tools.n != 0, job, &shape, e));
+    buf_init(&room, OPENAI_CONVERSATION);
+    enum status st = openai_tell_effort(rq.effort, body, &room, &conversation, e);
+    if (st == ST_OK)
+        st = render(srv, &rq, conversation, job, &shape, e);
+    buf_release(&room);
+    TRY(st);
     if (rq.tools.n)
         TRY(openai_constrain_calls(srv, job->root, body, &rq.tools, &shape, job, e));
     return c.field ? server_constrain(srv, &c, job, e) : ST_OK;
