@@ -164,7 +164,7 @@ static const struct wrong {
     {"'n_cache_reuse':256", "n_cache_reuse"},
     {"'t_max_predict_ms':100", "t_max_predict_ms"},
     {"'timings_per_token':true", "timings_per_token"},
-    {"'return_progress':true", "return_progress"},
+    {"'return_progress':1", "return_progress"},
     {"'post_sampling_probs':true", "post_sampling_probs"},
     {"'response_fields':['content']", "response_fields"},
     {"'sse_ping_interval':5", "sse_ping_interval"},
@@ -243,6 +243,38 @@ static void test_completion_stream(void **state)
     stop(&l);
 }
 
+#define PROGRESS "'prompt_progress':{'total':8,'cache':2,"
+
+/* llama-server's return_progress, which chat and completions know too. */
+static void test_progress(void **state)
+{
+    static const char *const bodies[][2] = {
+        {"/completion", "{'prompt':'hi there','n_predict':2,'return_progress':true"},
+        {"/v1/completions", "{'prompt':'hi there','max_tokens':2,'return_progress':true"},
+        {"/v1/chat/completions", "{" HI ",'max_tokens':2,'return_progress':true"},
+    };
+    struct live l;
+    (void)state;
+    start(&l, false);
+    for (size_t i = 0; i < 3; i++) {
+        char body[200];
+        snprintf(body, sizeof body, "%s,'stream':true}", bodies[i][1]);
+        char *s = post(&l, bodies[i][0], json(body));
+        const char *begins = strstr(s, json(PROGRESS "'processed':2,'time_ms':1.500000}}\n\n"));
+        const char *ends = strstr(s, json(PROGRESS "'processed':8,'time_ms':1.500000}}\n\n"));
+        const char *first = strstr(s, "\"H\"");
+        if (!begins || begins > ends || ends > first)
+            fail_msg("%s", s);
+        free(s);
+        snprintf(body, sizeof body, "%s}", bodies[i][1]);
+        s = post(&l, bodies[i][0], json(body));
+        assert_null(strstr(s, "progress")); /* there is none to tell of a whole reply */
+        expect(s, 200, "He");
+        ask(&l, bodies[i][0], "{" HI ",'prompt':'x','return_progress':5}", 400, "'param':'return_progress'");
+    }
+    stop(&l);
+}
+
 /* ---- /props and /slots ---- */
 
 static char *get(const struct live *l, const char *path)
@@ -316,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_wrong_completion_fields),
         cmocka_unit_test(test_completion_whole),
         cmocka_unit_test(test_completion_stream),
+        cmocka_unit_test(test_progress),
         cmocka_unit_test(test_props),
         cmocka_unit_test(test_slots),
     };

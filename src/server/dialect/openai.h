@@ -150,6 +150,9 @@ void openai_usage(const struct reply *r, struct buf *out);
 /* "ffwd":{…}: what no API has names for; usage of other dialects has it too. */
 void openai_usage_ffwd(const struct reply *r, struct buf *out);
 
+/* ,"prompt_progress":{…}: how far the prompt of a part is, as llama-server tells it. */
+void openai_progress(const struct reply *r, const struct reply_part *p, const struct event *ev, struct buf *out);
+
 /* "plan":{…}: which features serve a request, and of the others why not. */
 void openai_plan(const struct plan *p, struct buf *out);
 

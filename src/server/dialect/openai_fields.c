@@ -113,6 +113,7 @@ enum status openai_parse_stops(const json_t *root, struct reply_job *job, struct
 static enum status parse_stream(const json_t *root, struct reply_job *job, struct err *e)
 {
     TRY(http_get_bool(root, "stream", &job->stream, e));
+    TRY(http_get_bool(root, "return_progress", &job->progress, e));
     const json_t *o = http_get(root, "stream_options");
     if (!o)
         return ST_OK;
