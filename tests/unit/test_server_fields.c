@@ -338,7 +338,6 @@ static void test_refused(void **state)
     check_refused("{\"echo\":true}", true, ST_UNSUPPORTED, "echo");
     check_refused("{\"echo\":true,\"max_tokens\":-1}", false, ST_ARGUMENT, "max_tokens");
     check_refused("{\"echo\":true,\"max_tokens\":0,\"max_completion_tokens\":1}", false, ST_ARGUMENT, "max_tokens");
-    check_refused("{\"suffix\":\"x\"}", false, ST_UNSUPPORTED, "suffix");
     check_refused("{\"best_of\":2}", false, ST_UNSUPPORTED, "best_of");
 }
 

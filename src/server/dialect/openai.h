@@ -119,7 +119,7 @@ MUST_CHECK enum status openai_parse_chat(const json_t *root, struct reply_job *j
 /* Everything but the prompt and the constraint. */
 MUST_CHECK enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
 
-/* prompt: one or several, of text or ids. */
+/* prompt: one or several, of text or ids; with suffix, texts before what the reply fills in. */
 MUST_CHECK enum status openai_parse_prompt(const struct server *srv, const json_t *root, struct reply_job *job,
                                            struct err *e);
 
