@@ -523,6 +523,8 @@ def test_info():
     assert ("node" in machine["home"]) and (nodes > 1 or machine["home"] == "there is one memory node"), machine
     got = ffwd("info", "-m", any_model(), "--json").ok().json
     assert got["model"]["layers"] > 0 and got["metadata"]["general.architecture"] == got["model"]["architecture"]
+    ends = [(t["id"], t["text"]) for t in got["tokens"] if t["role"] == "end"]
+    assert (got["metadata"]["tokenizer.ggml.eos_token_id"] in [str(i) for i, _ in ends]) and ends == sorted(ends), got
     plain = ffwd("info", "-m", any_model()).ok().out
     assert "isa: " + machine["isa"] in plain and "general.architecture" in plain
 
