@@ -99,6 +99,15 @@ static void effort(const struct live *l, const char *word, int status, const cha
     expect(chat(l, "hi there", json(more)), status, json(part));
 }
 
+static void check_budget(const struct live *l, int budget, unsigned ids, bool limited)
+{
+    char more[100];
+    snprintf(more, sizeof more, ",\"max_tokens\":9,\"thinking_budget_tokens\":%d", budget);
+    expect(chat(l, "hi there", more), 200, "Hello");
+    assert_int_equal(last_request.thinking.ids, ids);
+    assert_int_equal(last_request.thinking.close_n != 0, limited);
+}
+
 static void test_models_that_do_not_think(void **state)
 {
     struct live l;
@@ -108,6 +117,10 @@ static void test_models_that_do_not_think(void **state)
     effort(&l, "minimal", 200, "Hello");
     effort(&l, "low", 400, "'param':'reasoning_effort'");
     effort(&l, "max", 400, "does not think");
+    check_budget(&l, 0, 0, false);
+    expect(chat(&l, "hi there", ",\"thinking_budget_tokens\":5"), 400, "does not think");
+    expect(chat(&l, "hi there", ",\"reasoning_format\":\"auto\""), 200, "Hello");
+    expect(chat(&l, "hi there", ",\"reasoning_format\":\"none\""), 400, "\"param\":\"reasoning_format\"");
     expect(post(&l, "/apply-template", json("{" M ",'reasoning_effort':'low'}")), 200, "{\"prompt\":");
     expect(post(&l, "/v1/ffwd/count", json("{" M ",'reasoning_effort':'so'}")), 400, "reasoning_effort must be");
     stop(&l);
@@ -135,6 +148,13 @@ static void test_models_that_think(void **state)
     }
     effort(&l, "none", 200, "Hello");
     assert_int_equal(last_request.thinking.close_n, 0); /* the template was told, and the prompt opens nothing */
+    check_budget(&l, 100, 100, true);
+    check_budget(&l, 0, 0, true);
+    check_budget(&l, -1, 0, false);
+    const char *both = json(",'max_tokens':9,'thinking_budget_tokens':7,'reasoning_effort':'low'");
+    expect(chat(&l, "hi there", both), 200, "Hello");
+    assert_int_equal(last_request.thinking.ids, 7);
+    expect(chat(&l, "hi there", ",\"thinking_budget_tokens\":-2"), 400, "\"param\":\"thinking_budget_tokens\"");
     stop(&l);
 
     start_template(&l, THINKER " {{ reasoning_effort }}");

@@ -110,6 +110,7 @@ MUST_CHECK enum status openai_parse_constraint(const json_t *root, struct text_v
 struct openai_chat_request {
     struct openai_tools tools;
     const char *effort; /* reasoning_effort; NULL = not said */
+    int64_t thinking;   /* thinking_budget_tokens; -1 = not said, or as many as it likes */
 };
 
 /* Everything but messages and the constraint; of tools what the reply may do with them. */

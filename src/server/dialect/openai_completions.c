@@ -20,6 +20,18 @@ static const struct openai_refused refused[] = {
     {NULL, NEUTRAL_NULL},
 };
 
+/* Beside openai_sampling_names; those of openai_constraint.c, openai_extra.c and openai_fields.c among them. */
+static const char *const known[] = {
+    "allowed_token_ids", "bad_words", "best_of", "cache_salt", "deadline_ms", "ebnf", "echo", "ffwd", "grammar",
+    "grammar_lazy", "grammar_triggers", "guided_choice", "guided_grammar", "guided_json", "guided_regex",
+    "guided_whitespace_pattern", "ignore_eos", "include_stop_str_in_output", "json_schema", "length_penalty",
+    "logits_processors", "logprobs", "max_completion_tokens", "max_tokens", "metadata", "model", "n", "prediction",
+    "priority", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "prompt_logprobs",
+    "regex", "response_format", "return_progress", "safety_identifier", "service_tier", "stop", "stop_regex",
+    "stop_token_ids", "stream", "stream_options", "structural_tag", "structured_outputs", "suffix", "tool_choice",
+    "tools", "truncate_prompt_tokens", "use_beam_search", "user", NULL,
+};
+
 enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e)
 {
     int64_t logprobs = -1, best_of = 0;
@@ -31,6 +43,7 @@ enum status openai_parse_completions(const json_t *root, struct reply_job *job, 
     if (best_of && best_of != job->n)
         return err_set(e, ST_UNSUPPORTED, "best_of", "best_of must equal n; this version does not choose among replies");
     job->logprobs = (uint32_t)(logprobs + 1);
+    server_log_ignored_beside("/v1/completions", root, known, openai_sampling_names);
     return ST_OK;
 }
 

@@ -249,15 +249,11 @@ static enum status parse_shown(const json_t *root, struct reply_job *job, struct
 
 static enum status parse_stream(const json_t *root, struct reply_job *job, struct err *e)
 {
-    static const char field[] = "stream_options.include_obfuscation";
     const json_t *o = http_get(root, "stream_options");
-    bool obfuscation = false;
     TRY(http_get_bool(root, "stream", &job->stream, e));
     if (o && !json_is_object(o))
         return http_wrong_type(o, "stream_options", "an object", e);
-    if (http_get_bool(o, "include_obfuscation", &obfuscation, e) != ST_OK)
-        return http_wrong_type(http_get(o, "include_obfuscation"), field, "a boolean", e);
-    return obfuscation ? err_set(e, ST_UNSUPPORTED, field, "%s is not supported by this version", field) : ST_OK;
+    return openai_check_obfuscation(o, e);
 }
 
 /* ---- all of them ---- */
