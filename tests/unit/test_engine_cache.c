@@ -77,7 +77,8 @@ static void test_switched_off(void **state)
     end(en);
 }
 
-/* Each turn's prompt is the last one, its reply, and something new: only that is fed. */
+/* PC1, PC8: each turn's prompt is the last one, its reply, and something new: only that is fed, though some layers of the
+ * model look back over a window alone, which the turns outgrow. */
 static void test_turns(void **state)
 {
     (void)state;
