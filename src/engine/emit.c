@@ -64,6 +64,23 @@ static bool publish(struct engine *en, struct row *r)
     return true;
 }
 
+void emit_progress(struct engine *en, struct row *r)
+{
+    const uint32_t fed = r->seq->len < r->prompt_n ? r->seq->len : r->prompt_n;
+    if (!r->progress || (r->began && fed <= r->told_fed) || slot_room(r->slot) < 2)
+        return;
+    struct event *ev = slot_next(r->slot);
+    ev->kind = EVENT_PROGRESS;
+    ev->id = -1;
+    ev->text_n = ev->top_n = 0;
+    ev->cached = r->cached;
+    ev->fed = r->told_fed = fed;
+    ev->ms = (float)((en->now - r->admitted) * 1e3);
+    r->began = true;
+    slot_publish(r->slot);
+    engine_news(en, r->slot);
+}
+
 /* Looks for stop strings in some more text. */
 static void look(struct row *r, const char *text, size_t n)
 {

@@ -14,6 +14,9 @@
 /* Says ids[said, n), or ends the row, or both. A failure (r->status) ends it after that. */
 void emit_chosen(struct engine *en, struct row *r);
 
+/* Tells how far the prompt is, of a row that wants it told and has not told it yet. */
+void emit_progress(struct engine *en, struct row *r);
+
 /* Goes on with a row that is telling; then the rules that follow, so it may end. */
 void emit_more(struct engine *en, struct row *r);
 

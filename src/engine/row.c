@@ -51,7 +51,8 @@ void row_begin(struct engine *en, struct slot *s)
     r->follow_n = r->told = r->preemptions = 0;
     r->found = (struct kv_peek){.miss = KV_MISS_UNKNOWN};
     r->peeked = 0;
-    r->counted = false;
+    r->counted = r->began = false;
+    r->told_fed = 0;
     r->miss = MISS_NONE;
     r->state = ROW_WAITING;
     r->slot = s;

@@ -182,6 +182,7 @@ enum status server_job_request(const struct reply_job *job, uint32_t part, struc
         .logprobs = job->logprobs,
         .prompt_logprobs = job->echo && job->logprobs,
         .prompt_only = job->nothing,
+        .progress = job->progress && job->stream,
         .no_prefix_cache = job->no_prefix_cache,
         .priority = job->priority,
         .deadline_ms = job->deadline_ms,
@@ -343,6 +344,10 @@ static void note_id(const struct reply *r, struct reply_part *p, const struct ev
 static void take_one(struct reply *r, struct reply_part *p, const struct event *ev)
 {
     struct buf *out = &r->call->out;
+    if (ev->kind == EVENT_PROGRESS) {
+        r->ops->progress(r, p, ev, out);
+        return;
+    }
     bool news = ev->kind != EVENT_END || ev->text_n || (r->ops->scores_end && ev->id >= 0);
     size_t before = collected(p), after;
     note_id(r, p, ev);

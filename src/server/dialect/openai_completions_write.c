@@ -206,6 +206,14 @@ static void chunk(struct reply *r, struct reply_part *p, const struct event *ev,
         write_chunk(r, p, ev->text, ev->text_n, out);
 }
 
+static void progress(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
+{
+    open_chunk(r, p, out);
+    buf_adds(out, "\"\",\"logprobs\":null,\"finish_reason\":null}]");
+    openai_progress(r, p, ev, out);
+    buf_adds(out, "}\n\n");
+}
+
 static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
 {
     begin(r, p, out);
@@ -270,6 +278,7 @@ const struct reply_ops openai_completions_ops = {
     .scores_end = true,
     .quiet = server_reply_comment,
     .chunk = chunk,
+    .progress = progress,
     .part_end = part_end,
     .end = end,
     .broken = openai_broken,

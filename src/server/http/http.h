@@ -77,7 +77,7 @@ void http_free(struct http *h);
 
 #define HTTP_FDS 40 /* descriptors of one wait: LIMIT_PARTS and a few */
 
-#define HTTP_MORE 8 /* headers that are added to one reply */
+#define HTTP_MORE 16 /* headers that are added to one reply */
 
 enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING, HTTP_QUIET, HTTP_LATER };
 
