@@ -128,9 +128,10 @@ static inline void tell(struct slot *s, struct event *ev, bool end)
         n = 0;
     memcpy(s->held + s->held_n, text, n);
     s->held_n += (uint32_t)n;
-    uint32_t least = s->held_n > fake_holds ? s->held_n - fake_holds : 0;
-    ev->text_n = end ? s->held_n : least + (s->said * 7 + 3) % (s->held_n - least + 1);
-    while (!end && ev->text_n < s->held_n && ev->text_n && ((unsigned char)s->held[ev->text_n] & 0xC0) == 0x80)
+    const uint32_t whole = s->held_n - (end ? 0 : unfinished(s->held, s->held_n));
+    uint32_t least = whole > fake_holds ? whole - fake_holds : 0;
+    ev->text_n = end ? whole : least + (s->said * 7 + 3) % (whole - least + 1);
+    while (!end && ev->text_n < whole && ev->text_n && ((unsigned char)s->held[ev->text_n] & 0xC0) == 0x80)
         ev->text_n--;
     memcpy(ev->text, s->held, ev->text_n);
     s->held_n -= ev->text_n;
