@@ -8,6 +8,8 @@
 #include "fuzz/kit/fuzz.h"
 #include "text/text.h"
 
+#define ENCODED_MOST (64u << 10) /* bytes of a rendering that is encoded: millions of ids would take all the time */
+
 static struct tok *tok;
 
 /* A source that cannot spell a control token itself: without their first character, escapes, and names of tokens. */
@@ -45,7 +47,7 @@ static void check_renderings(const struct chat_template *c, struct fuzz source, 
         FUZZ_CHECK(plain.n == guarded.n && memcmp(plain.text, guarded.text, plain.n) == 0, "'%s' and '%s'", plain.text,
                    guarded.text);
     FUZZ_CHECK(st != ST_OK || plain.n <= TEXT_LIMIT_RENDERING, "%zu bytes", plain.n);
-    if (with == ST_OK)
+    if (with == ST_OK && guarded.n <= ENCODED_MOST)
         check_ids(&guarded, none);
     text_rendering_release(&plain);
     text_rendering_release(&guarded);
