@@ -11,11 +11,18 @@ static bool is_type(const struct wire_reply *r, const char *type)
     return strncmp(r->type, type, strlen(type)) == 0;
 }
 
+/* What RFC 8259 allows and jansson does not hold: half surrogate pairs, keys with a NUL, and numbers too large for it. */
+static bool is_beyond_jansson(const char *why)
+{
+    return strstr(why, "Unicode") || strstr(why, "NUL byte in object key") || strstr(why, "overflow") ||
+           strstr(why, "too big");
+}
+
 static bool tell(const struct reader *to, const char *name, const char *s, size_t n)
 {
     json_error_t bad;
     json_t *v = json_loadb(s, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &bad);
-    if (!v && (strstr(bad.text, "overflow") || strstr(bad.text, "too big")))
+    if (!v && is_beyond_jansson(bad.text))
         return false;
     FUZZ_CHECK(v, "%s: %.*s", bad.text, (int)n, s);
     if (to->sink)

@@ -10,7 +10,7 @@
 typedef void events_sink(void *user, const char *name, const json_t *data);
 
 /* Tells the sink, which may be NULL, what a reply holds, one event or all of it; ends the program where the reply is not
- * what its Content-Type says. Numbers that jansson holds no value for make it tell nothing more: false. */
+ * what its Content-Type says. JSON that jansson cannot hold makes it tell nothing more: false. */
 bool events_read(const struct wire_reply *r, events_sink *sink, void *user);
 
 #endif
