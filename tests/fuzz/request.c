@@ -2,9 +2,9 @@
  * request: any method, address, headers and body, to a server with fakes below (unit/server_fake.h): routes, the name a
  * request is for, its origin, ids and trace, every dialect's reader, and the line of the log that it ends up in.
  *
- * An input is "METHOD PATH", lines "Name: value", an empty line, and the body, which comes in pieces. A reply is what its
- * Content-Type says; no request is an error of the server's own unless the engine had it; what was given to the engine is
- * taken back; each request is a line of JSON in the log; and nobody is served under a name that others could point here.
+ * An input is "METHOD PATH?QUERY", lines "Name: value", an empty line, and the body, which comes in pieces. A reply is what
+ * its Content-Type says; no request is an error of the server's own unless the engine had it; what was given to the engine
+ * is taken back; each request is a line of JSON in the log; and nobody is served under a name that others could point here.
  */
 #include "fuzz/kit/events.h"
 #include "fuzz/kit/served.h"
@@ -91,6 +91,19 @@ static void ask(const struct wire_request *rq)
     wire_release(&r);
 }
 
+/* Cuts "PATH?NAME=VALUE&NAME" up. */
+static void take_query(struct wire_request *rq, char *path)
+{
+    for (char *at = strchr(path, '?'); at && rq->queries < WIRE_HEADERS;) {
+        *at++ = '\0';
+        char *equals = at + strcspn(at, "=&"), *next = at + strcspn(at, "&");
+        rq->query[rq->queries++] = (struct wire_pair){at, *equals == '=' ? equals + 1 : ""};
+        if (*equals == '=')
+            *equals = '\0';
+        at = *next ? next : NULL;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct fuzz f = {(const char *)data, n}, line = fuzz_until(&f, '\n');
@@ -99,6 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     start_logged();
     rq.method = method = word(&line, ' ');
     rq.path = path = word(&line, ' ');
+    take_query(&rq, path);
     for (line = fuzz_until(&f, '\n'); line.n && rq.headers < WIRE_HEADERS; line = fuzz_until(&f, '\n')) {
         struct wire_pair *h = &rq.header[rq.headers++];
         h->name = word(&line, ':');
