@@ -143,7 +143,6 @@ enum status server_vectors_parse(const struct server *s, const json_t *value, co
     const json_t *first = json_array_get(value, 0);
     if (!value)
         return err_set(e, ST_ARGUMENT, field, "%s is missing", field);
-    v->single = !json_is_array(value) || json_is_number(first);
     if (json_is_string(value))
         return server_vectors_add(s, v, json_string_value(value), json_string_length(value), field, e);
     if (!json_is_array(value))

@@ -27,7 +27,6 @@ struct server_vectors {
     /* the dialect's */
     bool base64, documents;
     uint32_t most; /* numbers, or results, that are told; 0 = all */
-    bool single;   /* one text came, not a list */
 };
 
 void server_vectors_init(struct server_vectors *v);
