@@ -187,6 +187,7 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
         (void)err_set(&s->err, ST_DEADLINE, "", "the request was not done within its 5 seconds");
     }
     out->kind = EVENT_END;
+    out->id = -1;
     tell(s, out, true);
     return 1;
 }
