@@ -186,8 +186,7 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
         s->finish = FINISH_ERROR;
         (void)err_set(&s->err, ST_DEADLINE, "", "the request was not done within its 5 seconds");
     }
-    out->kind = EVENT_END;
-    out->id = -1;
+    *out = (struct event){.kind = EVENT_END, .id = -1, .origin = ORIGIN_SAMPLED};
     tell(s, out, true);
     return 1;
 }
