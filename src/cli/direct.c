@@ -40,6 +40,9 @@ static enum status open_all(struct direct *d, const struct api_model *m, const s
 enum status direct_new(struct direct *d, const struct api_model *m, const struct direct_config *c, struct err *e)
 {
     *d = (struct direct){0};
+    if (model_info(m->model)->bidirectional)
+        return err_set(e, ST_UNSUPPORTED, "model", "%s makes vectors of texts and writes none; `ffwd serve` has its "
+                       "vectors at /v1/embeddings", model_info(m->model)->name);
     home_thread(home_here()); /* this thread is worker 0 */
     enum status st = open_all(d, m, c, e);
     if (st != ST_OK)

@@ -38,11 +38,17 @@ void cli_facts(const struct api_model *m, struct server_facts *out)
         .kv_heads = info->kv_heads,
         .vocab = info->vocab,
         .context = info->context,
+        .mute = info->bidirectional,
+        .matryoshka = info->matryoshka,
     };
     if (stat(out->path, &st) == 0)
         out->modified = (int64_t)st.st_mtime;
     if (weights_string(m->weights, "tokenizer.chat_template", &source)) {
         out->chat_template = source.s;
         out->chat_template_n = source.n;
+    }
+    if (weights_string(m->weights, "tokenizer.chat_template.rerank", &source)) {
+        out->rerank_template = source.s;
+        out->rerank_template_n = source.n;
     }
 }

@@ -37,7 +37,7 @@ struct options {
     const char *unix_path, *unix_mode, *key_file, *request_log, *tls_cert, *tls_key;
     struct opt_list hosts, origins;
     int inherited; /* not an option: the socket that was passed; 0 = none */
-    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill, keep_alive;
+    uint32_t port, ctx, rows, queue, threads, kv, kv_budget, itl, deadline, grace, fill, keep_alive, pooling;
     bool strict_model, no_prefix_cache, cache_per_key, no_packed_cache, no_web, without_keys, mlock, log_content;
 };
 
@@ -87,6 +87,9 @@ static const struct opt opts[] = {
      "what may propose tokens: some of grammar,grammar_likely,template,echo,ngram,draft (all); none = nothing may"},
     {"draft-model", 0, OPT_STR, offsetof(struct options, draft_model), 0, 0, "FILE",
      "a smaller model of the same vocabulary, which proposes tokens (default: none)"},
+    {"pooling", 0, OPT_CHOICE, offsetof(struct options, pooling), 0, 0, "model|mean|cls|last|rank",
+     "what vectors of texts are made of (/v1/embeddings): as the model's file says (model); the mean of all states, the "
+     "first (cls) or the last; rank is for /v1/rerank"},
     {"tool-format", 0, OPT_STR, offsetof(struct options, tool_format), 0, 0, "NAME",
      "how the model writes tool calls (default: as its chat template does)"},
     {"deadline", 0, OPT_U32, offsetof(struct options, deadline), 0, LIMIT_DEADLINE_MS / 1000, "S",
@@ -333,6 +336,7 @@ static int serve_models(const struct api_model *m, const struct api_model *draft
                               .no_prefix_cache = o->no_prefix_cache,
                               .itl_ms = o->itl,
                               .cost = &cost,
+                              .pooling = (enum model_pooling)o->pooling, /* in the order of the enum */
                               .draft = draft->model,
                               .sources_off = off};
     if (engine_new(&engine, &c, &e) != ST_OK)

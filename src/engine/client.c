@@ -11,6 +11,7 @@
 
 #include "engine/fill.h"
 #include "engine/inside.h"
+#include "engine/vector.h"
 #include "format/format.h"
 
 uint32_t engine_context(const struct engine *en)
@@ -64,6 +65,16 @@ const char *cache_miss_name(enum cache_miss m)
     return (unsigned)m < sizeof names / sizeof *names ? names[m] : "unknown";
 }
 
+enum model_pooling engine_pooling(const struct engine *en)
+{
+    return en->net.pooling;
+}
+
+uint32_t engine_vector_size(const struct engine *en)
+{
+    return en->net.vector;
+}
+
 void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
 {
     *running = atomic_load(&en->running);
@@ -99,18 +110,26 @@ static enum status check_fill(const struct engine *en, const struct request *rq,
     return ST_OK;
 }
 
-static enum status check_request(const struct engine *en, const struct request *rq, struct err *e)
+static enum status check_prompt(const struct engine *en, const struct request *rq, struct err *e)
 {
     uint32_t context = en->cfg.context;
     if (!rq->prompt || !rq->prompt_n)
         return err_set(e, ST_ARGUMENT, "prompt", "the prompt is empty");
-    if (rq->prompt_n >= context)
-        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %u tokens, the context holds %u with the reply",
-                       rq->prompt_n, context);
+    TRY(vector_check(en, rq, e));
+    if (rq->vector ? rq->prompt_n > context : rq->prompt_n >= context)
+        return err_set(e, ST_TOO_LONG, "prompt", "the prompt has %u tokens, the context holds %u%s",
+                       rq->prompt_n, context, rq->vector ? "" : " with the reply");
     for (uint32_t i = 0; i < rq->prompt_n; i++)
         if ((uint32_t)rq->prompt[i] >= en->net.vocab)
             return err_set(e, ST_ARGUMENT, "prompt", "prompt id %d is not in the vocabulary of %u", (int)rq->prompt[i],
                            en->net.vocab);
+    return ST_OK;
+}
+
+static enum status check_request(const struct engine *en, const struct request *rq, struct err *e)
+{
+    uint32_t context = en->cfg.context;
+    TRY(check_prompt(en, rq, e));
     if (rq->max_tokens > context - rq->prompt_n)
         return err_set(e, ST_NEVER_FITS, "max_tokens",
                        "the prompt has %u tokens and max_tokens is %u, the context holds %u together", rq->prompt_n,
@@ -189,7 +208,9 @@ static struct plan make_plan(const struct engine *en, const struct request *rq)
         .sources_off = rq->sources_off,
         .grammar = rq->grammar || en->given,
         .rows = rq->rows || en->given,
-        .nothing = rq->prompt_only,
+        .nothing = rq->prompt_only || rq->vector,
+        .whole = en->net.whole,
+        .pooled = rq->vector && (en->net.pooling == POOLING_MEAN || en->net.pooling == POOLING_CLS),
         .logprobs = rq->logprobs,
         .needs_dist = sample_needs_dist(&rq->sampling),
     };
@@ -263,7 +284,8 @@ static enum status fill_row(struct engine *en, struct row *r, const struct reque
     r->ignore_eos = rq->ignore_eos;
     r->logprobs = rq->logprobs;
     r->prompt_logprobs = rq->prompt_logprobs;
-    r->prompt_only = rq->prompt_only;
+    r->prompt_only = rq->prompt_only || rq->vector;
+    r->sum = r->vector = NULL;
     r->progress = rq->progress;
     r->no_prefix_cache = rq->no_prefix_cache;
     r->priority = rq->priority;
@@ -275,6 +297,8 @@ static enum status fill_row(struct engine *en, struct row *r, const struct reque
     r->fill = rq->fill;
     r->sources_off = rq->sources_off;
     enum status st = fill_constraints(en, r, rq, e);
+    if (!st && rq->vector)
+        st = vector_open(en, r, e);
     if (st)
         row_release(en, r);
     r->submitted = engine_clock(en);
@@ -369,6 +393,12 @@ void engine_result(struct engine *en, request_id id, struct request_result *out)
     *out = (struct request_result){0};
     if (s && atomic_load(&s->ended))
         *out = s->result;
+}
+
+const float *engine_vector(struct engine *en, request_id id)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    return s && atomic_load(&s->ended) && s->result.finish == FINISH_STOP ? s->row.vector : NULL;
 }
 
 /* --- ending ---------------------------------------------------------------------------------------------------------- */

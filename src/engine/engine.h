@@ -73,8 +73,8 @@ struct engine_config {
     uint32_t chunk;              /* prompt ids one row feeds in one step at most, 0 = LIMIT_SPAN */
     uint32_t itl_ms;             /* how long a step may take while rows decode, 0 = 50: prompts are cut to fit */
     const struct engine_cost *cost; /* copied; NULL = a guess. Refined by real steps unless frozen */
-    const struct model *draft;   /* a smaller model of the same vocabulary, which proposes ids; outlives the engine. NULL:
-                                    none */
+    enum model_pooling pooling;  /* what vectors are made of, whatever the model says; POOLING_NONE = what it says */
+    const struct model *draft;   /* a smaller one of the same vocabulary that proposes ids; outlives the engine; or NULL */
     uint32_t sources_off;        /* bit 1 << enum source_kind: no request has it */
 };
 
@@ -87,15 +87,14 @@ void engine_free(struct engine *en); /* engine_stop(), then everything is releas
 uint32_t engine_context(const struct engine *en);
 uint32_t engine_rows(const struct engine *en);
 size_t engine_kv_bytes(const struct engine *en);
+enum model_pooling engine_pooling(const struct engine *en);
+uint32_t engine_vector_size(const struct engine *en); /* 0 = it makes none */
 
 #define REQUEST_NAME 48u /* bytes of a request's name, the NUL counted */
 
 /* --- requests -------------------------------------------------------------------------------------------------------- */
 
-/*
- * How a request is served, decided once when it is admitted. Each feature is on or off, and why says the reason for
- * what is off, in a phrase; NULL where it is on.
- */
+/* How a request is served, decided once when it is admitted: why says, in a phrase, what a feature is off for; or NULL. */
 struct plan_feature {
     bool on;
     const char *why;
@@ -110,7 +109,7 @@ struct plan {
 };
 
 struct request_stop {
-    const char *s; /* bytes */
+    const char *s; /* [n] bytes */
     size_t n;
 };
 
@@ -135,6 +134,7 @@ struct request {
     bool prompt_logprobs;        /* of prompt ids too, as EVENT_PROMPT; needs logprobs */
     bool progress;               /* EVENT_PROGRESS tells how far the prompt is */
     bool prompt_only;            /* ends with the prompt: nothing is chosen. Needs prompt_logprobs */
+    bool vector;                 /* the same, and engine_vector() has what comes of it */
     int32_t priority;            /* lower goes first, within ±LIMIT_PRIORITY; 0 is usual */
     uint32_t deadline_ms;        /* from submission to the end; 0 = none */
     const void *salt;            /* [salt_n <= LIMIT_SALT] prefixes are shared only between equal salts */
@@ -233,12 +233,12 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
 /* Waits until an event is there or `timeout_ms` passed (-1 = no limit); true = there is one. */
 bool engine_wait(struct engine *en, request_id id, int timeout_ms);
 
-/* A descriptor that becomes readable when there is news; level-triggered, reset by engine_take() returning 0. Lives as
- * long as the id. */
+/* A descriptor that is readable while there is news, as engine_take() tells; it lives as long as the id. */
 int engine_fd(struct engine *en, request_id id);
 
 /* After EVENT_END was taken: the outcome. */
 void engine_result(struct engine *en, request_id id, struct request_result *out);
+const float *engine_vector(struct engine *en, request_id id); /* [engine_vector_size()] after FINISH_STOP, or NULL */
 
 /* Asks the engine to stop a request within one step; EVENT_END still comes. */
 void engine_cancel(struct engine *en, request_id id);

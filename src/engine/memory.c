@@ -50,6 +50,8 @@ static enum status fill_defaults(struct engine *en, const struct engine_config *
 {
     en->cfg = *cfg;
     struct engine_config *c = &en->cfg;
+    if (en->net.whole && en->net.context > LIMIT_STEP)
+        en->net.context = LIMIT_STEP;
     if (c->rows > LIMIT_ROWS)
         return err_set(e, ST_ARGUMENT, "rows", "at most %u requests can run at the same time, not %u", LIMIT_ROWS,
                        c->rows);
@@ -72,6 +74,8 @@ static enum status fill_defaults(struct engine *en, const struct engine_config *
     c->rows = c->rows ? c->rows : ENGINE_ROWS;
     c->queue = c->queue ? c->queue : LIMIT_QUEUE;
     c->chunk = c->chunk ? c->chunk : LIMIT_SPAN;
+    if (en->net.whole)
+        c->chunk = c->context ? c->context : en->net.context;
     uint32_t span = c->chunk > ROW_FILL ? c->chunk : ROW_FILL + 1;
     en->step_tokens = c->rows * span < LIMIT_STEP ? c->rows * span : LIMIT_STEP;
     return ST_OK;

@@ -14,6 +14,9 @@ struct engine_net {
     uint32_t vocab, context; /* ids; positions the network was made for */
     uint32_t kv_groups;
     struct kv_shape kv_group[KV_GROUPS];
+    bool whole;                 /* it makes vectors and does not write: each request is one span */
+    enum model_pooling pooling; /* of vectors: NONE = it makes none */
+    uint32_t width, vector;     /* floats of a sum of states, and of what comes of it; 0 = it makes none */
     const struct kern_ops *ops; /* for sampling */
     struct engine_cost cost;    /* a guess, where the configuration has no better one */
 
@@ -22,6 +25,8 @@ struct engine_net {
     void (*forward)(void *ctx, const struct model_span *spans, uint32_t n); /* as model_forward() */
     /* as model_head() */
     void (*head)(void *ctx, const uint32_t *at, uint32_t n, float *out, struct kern_top *top);
+    void (*pool)(void *ctx, uint32_t at, uint32_t n, float *sum);      /* as model_pool() */
+    bool (*make)(void *ctx, const float *sum, uint32_t n, float *out); /* as model_vector() */
     void (*release)(void *ctx);
 };
 

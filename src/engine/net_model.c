@@ -6,6 +6,7 @@
 struct net_model {
     const struct model *model;
     struct model_run *run;
+    bool rank;
 };
 
 static enum status model_prepare(void *ctx, struct pool *pool, uint32_t tokens, uint32_t context, struct err *e)
@@ -22,6 +23,17 @@ static void model_forward_spans(void *ctx, const struct model_span *spans, uint3
 static void model_head_at(void *ctx, const uint32_t *at, uint32_t n, float *out, struct kern_top *top)
 {
     model_head(((struct net_model *)ctx)->run, at, n, out, top);
+}
+
+static void model_pool_states(void *ctx, uint32_t at, uint32_t n, float *sum)
+{
+    model_pool(((struct net_model *)ctx)->run, at, n, sum);
+}
+
+static bool model_make(void *ctx, const float *sum, uint32_t n, float *out)
+{
+    const struct net_model *net = ctx;
+    return model_vector(net->run, sum, n, net->rank, out);
 }
 
 static void model_release(void *ctx)
@@ -73,6 +85,21 @@ static bool words_ends(const void *ctx, tok_id id)
     return tok_is_eos(ctx, id);
 }
 
+/* What the configuration says of vectors, or else the model. */
+static enum status choose_pooling(struct engine_net *net, const struct engine_config *cfg, struct err *e)
+{
+    const struct model_info *info = model_info(cfg->model);
+    net->pooling = cfg->pooling ? cfg->pooling : info->pooling;
+    net->whole = info->bidirectional;
+    net->width = info->width;
+    net->vector = net->pooling == POOLING_RANK ? info->classes : net->pooling ? info->vector : 0;
+    if (net->pooling == POOLING_RANK && !info->classes)
+        return err_set(e, ST_UNSUPPORTED, "pooling", "%s cannot rank: it has no tensor cls.output.weight", info->name);
+    if (net->pooling == POOLING_RANK && net->whole)
+        return err_set(e, ST_UNSUPPORTED, "pooling", "ranking by the first state is not supported yet");
+    return ST_OK;
+}
+
 enum status engine_net_model(struct engine_net *net, struct engine_words *words, const struct engine_config *cfg,
                              struct err *e)
 {
@@ -85,8 +112,11 @@ enum status engine_net_model(struct engine_net *net, struct engine_words *words,
         .prepare = model_prepare,
         .forward = model_forward_spans,
         .head = model_head_at,
+        .pool = model_pool_states,
+        .make = model_make,
         .release = model_release,
     };
+    TRY(choose_pooling(net, cfg, e));
     for (uint32_t g = 0; g < info->kv_groups && g < KV_GROUPS; g++)
         net->kv_group[g] = info->kv_group[g];
     TRY(kern_choose(&net->ops, e));
@@ -95,6 +125,7 @@ enum status engine_net_model(struct engine_net *net, struct engine_words *words,
     if (!n)
         return err_set(e, ST_NO_MEMORY, "", "no memory for an engine");
     n->model = cfg->model;
+    n->rank = net->pooling == POOLING_RANK;
     net->ctx = n;
     if (cfg->tok)
         *words = (struct engine_words){

@@ -43,6 +43,10 @@ struct plan plan_make(const struct plan_facts *f, const struct plan_means *m)
         p.match = p.publish = refuse("the request asked for none");
     else if (f->prompt_logprobs)
         p.match = refuse("log-probabilities of the prompt need every position computed");
+    else if (f->whole)
+        p.match = p.publish = refuse("keys and values depend on what follows them");
+    else if (f->pooled)
+        p.match = refuse("the vector needs every position computed");
     p.skip_head = skips_heads(f);
     for (int k = 0; k < SOURCE_KINDS; k++) {
         const char *why = why_not(f, m, (enum source_kind)k);

@@ -16,6 +16,8 @@ struct plan_facts {
     bool off;                 /* FILL_OFF */
     uint32_t sources_off;     /* the request switched them off: bits as in struct request */
     bool grammar, rows;       /* it has a grammar; its template determines something */
+    bool pooled;              /* its vector is made of more states than the last */
+    bool whole;               /* it is one span */
     bool nothing;             /* nothing is chosen: it ends with its prompt */
     bool logprobs;            /* of each token */
     bool needs_dist;          /* its sampler looks at the distribution even of ids that are certain */

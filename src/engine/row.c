@@ -222,7 +222,7 @@ static void fill_result(struct engine *en, const struct row *r, enum finish fini
     }
     res->usage.sampled = res->usage.completion_tokens - filled;
     res->plan = r->plan;
-    bool whole = r->prompt_only ? r->told == r->prompt_n : row_is_full(r);
+    bool whole = r->vector ? r->counted : r->prompt_only ? r->told == r->prompt_n : row_is_full(r);
     res->kv_exhausted = finish == FINISH_LENGTH && !whole;
 }
 

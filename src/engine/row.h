@@ -49,6 +49,7 @@ struct row {
     bool ignore_eos, stream_special;
     uint32_t logprobs;      /* as in struct request */
     bool prompt_logprobs, prompt_only, progress, no_prefix_cache;
+    float *sum, *vector;    /* of the arena; NULL unless it makes one: see vector.h */
     int32_t priority;
     uint32_t deadline_ms;
     char name[REQUEST_NAME];

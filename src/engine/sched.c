@@ -269,6 +269,25 @@ double sched_budget_ms(const struct engine *en, bool decoding)
     return decoding ? (double)en->cfg.itl_ms / (1 + en->cost.late) : SCHED_PREFILL_MS;
 }
 
+/* Spans that cannot be cut, in order of rank: the first, and what the budget holds besides. */
+static void share_whole(struct engine *en, struct step *st)
+{
+    uint32_t left = en->step_tokens;
+    for (uint32_t i = 0; i < st->n; i++)
+        st->rows[i]->take = 0;
+    st->budget_ms = SCHED_PREFILL_MS;
+    for (uint32_t i = 0; i < st->n && row_due(st->rows[i]) <= left; i++) {
+        struct row *r = st->rows[i];
+        r->take = row_due(r);
+        if (i && predict(en, st) > st->budget_ms) {
+            r->take = 0;
+            break;
+        }
+        left -= r->take;
+    }
+    st->predicted_ms = predict(en, st);
+}
+
 /* One id of each row that decodes, then the others it is certain of, which have to be computed anyway, as far as the
  * budget goes but a few at least. Returns their sum. */
 static uint32_t share_decoding(struct engine *en, struct step *st, uint32_t *rows)
@@ -304,6 +323,10 @@ static uint32_t share_decoding(struct engine *en, struct step *st, uint32_t *row
 
 void sched_share(struct engine *en, struct step *st)
 {
+    if (en->net.whole) {
+        share_whole(en, st);
+        return;
+    }
     uint32_t decoding, taken = share_decoding(en, st, &decoding);
     /* hi does not fit, lo is what is taken at least */
     uint32_t lo = SCHED_LEAST_PREFILL, hi = en->step_tokens - taken;

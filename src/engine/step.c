@@ -10,6 +10,7 @@
 #include "engine/judge.h"
 #include "engine/sched.h"
 #include "engine/score.h"
+#include "engine/vector.h"
 
 /* 1. Collect: the rows whose readers can take what a step publishes, and have taken what the last one did. True when a row
  * began to wait for its reader: its blocks may let another one start. */
@@ -150,7 +151,7 @@ static void publish(struct engine *en, struct step *st)
         if (r->wants_head || r->status)
             emit_chosen(en, r);
         else if (r->prompt_only && r->seq->len == r->prompt_n)
-            row_end(en, r, FINISH_LENGTH, NULL, NULL);
+            row_end(en, r, r->vector ? FINISH_STOP : FINISH_LENGTH, NULL, NULL);
     }
 }
 
@@ -184,6 +185,7 @@ bool step_run(struct engine *en)
     at[2] = clock_ns();
     judge_rows(en, st);
     uint32_t scored = score_prompts(en, st);
+    vector_rows(en, st);
     at[3] = clock_ns();
     account(en, st, at, scored);
     commit(en, st);

@@ -132,7 +132,7 @@ struct kern_kv_view {
 
 /*
  * Queries of consecutive positions that share one KV head, against the partials [part0, part1) of their keys.
- * A partial covers keys [256 p, 256 p + 256); query i sees keys (pos0 + i - window, pos0 + i], from 0 when window is 0.
+ * A partial covers keys [256 p, 256 p + 256); kern_attn_sees() says which of them a query sees.
  */
 struct kern_attn {
     struct kern_kv_view kv;
@@ -141,10 +141,22 @@ struct kern_attn {
     uint32_t queries, heads;       /* tokens; query heads that share this KV head. At most KERN_ATTN_VECTORS together */
     uint64_t pos0;
     uint32_t window;
+    uint64_t keys;                 /* queries look ahead, too, and there are so many keys; 0 = they do not */
     float scale;                   /* multiplies the score once */
     float softcap;                 /* then score = softcap × tanh(score / softcap); 0 = none */
     uint64_t part0, part1;
 };
+
+/*
+ * The keys [*lo, *hi) that a query at `pos` sees: its own and those before it, the last `window` of these where that is
+ * not 0. Where it looks ahead (keys > 0): all there are, or those at most window / 2 away on either side.
+ */
+static inline void kern_attn_sees(uint32_t window, uint64_t keys, uint64_t pos, uint64_t *lo, uint64_t *hi)
+{
+    uint64_t back = keys ? window / 2 : window - 1u, end = pos + 1 + (keys ? back : 0);
+    *lo = window && pos > back ? pos - back : 0;
+    *hi = keys && (!window || end > keys) ? keys : end;
+}
 
 /* A running softmax-weighted sum: m = maximum score, l = sum of exp(score - m), o = sum of exp(score - m) × value.
  * Nothing was seen yet while l is 0. In memory: float[head_dim + KERN_ACC_EXTRA], o first, then m, then l. */

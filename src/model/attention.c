@@ -53,12 +53,20 @@ struct planner {
     size_t acc_used;
 };
 
-/* The partials that queries [pos, pos + n) look at. */
-static void partials(const struct planner *p, uint64_t pos, uint32_t n, uint64_t *part0, uint64_t *part1)
+/* kern_attn.keys of a span's queries. */
+static uint64_t keys_of(const struct model_run *r, uint32_t span)
 {
-    uint64_t from = p->window && pos + 1 > p->window ? pos + 1 - p->window : 0;
+    return r->m->info.bidirectional ? r->spans[span].seq->len + (uint64_t)r->spans[span].n : 0;
+}
+
+/* The partials that n queries of a span look at, from the step's token `first` on. */
+static void partials(const struct planner *p, uint32_t span, uint32_t first, uint32_t n, uint64_t *part0, uint64_t *part1)
+{
+    uint64_t from, to, ignored, pos = p->r->pos[first], keys = keys_of(p->r, span);
+    kern_attn_sees(p->window, keys, pos, &from, &ignored);
+    kern_attn_sees(p->window, keys, pos + n - 1, &ignored, &to);
     *part0 = from / KERN_PARTIAL;
-    *part1 = (pos + n - 1) / KERN_PARTIAL + 1;
+    *part1 = (to - 1) / KERN_PARTIAL + 1;
 }
 
 static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t n)
@@ -66,7 +74,7 @@ static void plan_tile(struct planner *p, uint32_t span, uint32_t first, uint32_t
     struct model_run *r = p->r;
     const struct model *m = r->m;
     uint64_t part0, part1;
-    partials(p, r->pos[first], n, &part0, &part1);
+    partials(p, span, first, n, &part0, &part1);
     uint32_t workers = (uint32_t)pool_size(r->pool), parts = (uint32_t)(part1 - part0), step = parts;
     struct split *split = NULL;
     if (parts > 1 && workers > 1 && (uint64_t)parts * n > p->most && p->split_tokens + n <= SPLIT_TOKENS
@@ -103,7 +111,7 @@ static uint64_t total_work(const struct planner *p)
     const struct model_run *r = p->r;
     uint64_t work = 0, part0, part1;
     for (uint32_t s = 0, first = 0; s < r->n_spans; first += r->spans[s++].n) {
-        partials(p, r->pos[first], r->spans[s].n, &part0, &part1);
+        partials(p, s, first, r->spans[s].n, &part0, &part1);
         work += (part1 - part0) * r->spans[s].n;
     }
     return work * r->m->info.kv_heads;
@@ -198,6 +206,7 @@ static void attn_task(void *ctx, uint32_t task, int worker)
         .heads = group_heads(m),
         .pos0 = r->pos[t->first],
         .window = j->ly->window,
+        .keys = keys_of(r, t->span),
         .scale = m->attn_scale,
         .softcap = m->attn_softcap,
         .part0 = t->part0,

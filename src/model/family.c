@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const struct family *const families[] = {&family_llama, &family_qwen2, &family_qwen3, &family_gemma3};
+static const struct family *const families[] = {&family_llama, &family_qwen2, &family_qwen3, &family_gemma3,
+                                                &family_gemma_embedding};
 
 const struct family *family_find(const char *arch, size_t n)
 {
@@ -15,5 +16,5 @@ const struct family *family_find(const char *arch, size_t n)
 
 const char *family_names(void)
 {
-    return "llama, qwen2, qwen3, gemma3";
+    return "llama, qwen2, qwen3, gemma3, gemma-embedding";
 }

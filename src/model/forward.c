@@ -114,6 +114,19 @@ static bool reads_int8(const struct kern_mat *a)
     return kern_type_info(a->type)->quantised;
 }
 
+void model_run_dense(struct model_run *r, const struct kern_mat *mat, const float *x, float *out)
+{
+    struct linear_job j = {
+        .act = {.tokens = 1, .cols = mat->cols, .x = x, .q = r->vec_q, .meta = r->vec_meta},
+        .n = 1,
+        .mat = {mat},
+        .out = {out},
+    };
+    if (reads_int8(mat))
+        r->m->ops->quantise(&j.act, 0, 1, 0, mat->cols / KERN_QBLOCK);
+    linear(r, &j);
+}
+
 /* --- embedding, norms, residual --------------------------------------------------------------------------------------- */
 
 /* x += post(proj), xn = norm(x), and xn quantised for the next linear layer. Parts that do not apply are NULL. */
@@ -354,6 +367,8 @@ static void begin(struct model_run *r, const struct model_span *spans, uint32_t 
     for (uint32_t s = 0; s < n; s++) {
         if (spans[s].n > r->cap - r->tokens || spans[s].seq->len + (uint64_t)spans[s].n > r->context)
             BUG("span of %u tokens at %u in a step of %u", spans[s].n, spans[s].seq->len, r->tokens);
+        if (r->m->info.bidirectional && spans[s].seq->len)
+            BUG("a span that looks ahead begins at %u", spans[s].seq->len);
         r->tokens += spans[s].n;
     }
     model_run_lay_out(r);

@@ -135,6 +135,24 @@ static enum status load_heads(struct loader *l, uint32_t *rotated)
     return ST_OK;
 }
 
+/* Who may look ahead, and what a text's vector is made of. */
+static enum status load_pooling(struct loader *l)
+{
+    struct model_info *in = &l->m->info;
+    const struct family *f = l->m->family;
+    uint32_t pooling = f->pooling;
+    bool causal = !f->bidirectional;
+    char key[KEY_CAP];
+    key_of(l, "attention.causal", key, sizeof key);
+    if (weights_has(l->w, key) && !weights_bool(l->w, key, &causal))
+        return err_set(l->e, ST_MODEL, key, "%s: %s is not a bool", weights_shown(l->w), key);
+    TRY(may_u32(l, "pooling_type", POOLING_NONE, POOLING_RANK, &pooling));
+    in->bidirectional = !causal;
+    in->matryoshka = f->matryoshka;
+    in->pooling = (enum model_pooling)pooling;
+    return ST_OK;
+}
+
 static enum status load_scalars(struct loader *l)
 {
     struct model *m = l->m;
@@ -196,6 +214,7 @@ static enum status load_config(struct loader *l, uint32_t *rotated)
     TRY(need_u32(l, "context_length", 1, LIMIT_CONTEXT, &in->context));
     TRY(load_heads(l, rotated));
     TRY(load_scalars(l));
+    TRY(load_pooling(l));
     return load_groups(l);
 }
 
@@ -291,6 +310,34 @@ static enum status load_layer(struct loader *l, uint32_t i)
     return ST_OK;
 }
 
+/* As many outputs as the tensor says, within the limits. */
+static enum status out_matrix(struct loader *l, const char *name, uint64_t cols, struct kern_mat *out)
+{
+    uint64_t rows = weights_find(l->w, name)->dim[1];
+    if (rows > LIMIT_WIDTH)
+        return err_set(l->e, ST_UNSUPPORTED, name, "%s: tensor %s has %" PRIu64 " outputs, at most %u are possible",
+                       weights_shown(l->w), name, rows, LIMIT_WIDTH);
+    return matrix(l, name, cols, rows, out);
+}
+
+/* What vectors and classes are made with, where the file has it. */
+static enum status load_vector(struct loader *l)
+{
+    static const char *const dense[] = {"dense_2.weight", "dense_3.weight"};
+    struct model *m = l->m;
+    m->info.vector = m->info.width;
+    for (size_t i = 0; i < sizeof dense / sizeof *dense; i++)
+        if (weights_find(l->w, dense[i])) {
+            TRY(out_matrix(l, dense[i], m->info.vector, &m->dense[m->dense_n]));
+            m->info.vector = m->dense[m->dense_n++].rows;
+        }
+    if (!weights_find(l->w, "cls.output.weight"))
+        return ST_OK;
+    TRY(out_matrix(l, "cls.output.weight", m->info.width, &m->classes));
+    m->info.classes = m->classes.rows;
+    return weights_find(l->w, "cls.output.bias") ? vector(l, "cls.output.bias", m->classes.rows, &m->classes_bias) : ST_OK;
+}
+
 /* Room for every matrix as panels. */
 static enum status reserve_panels(struct loader *l)
 {
@@ -342,6 +389,7 @@ static enum status load_tensors(struct loader *l, uint32_t rotated)
     m->head = m->embed;
     if (weights_find(l->w, "output.weight"))
         TRY(matrix(l, "output.weight", in->width, in->vocab, &m->head));
+    TRY(load_vector(l));
     for (size_t i = 0; i < weights_count(l->w); i++)
         if (!l->used[i])
             return err_set(l->e, ST_UNSUPPORTED, weights_at(l->w, i)->name,
@@ -362,7 +410,8 @@ static void count_work(struct model *m, bool tied)
     struct model_info *in = &m->info;
     in->head_macs = (size_t)m->head.rows * m->head.cols;
     in->token_bytes = mat_bytes(&m->head);
-    in->weight_bytes = mat_bytes(&m->embed) + (tied ? 0 : mat_bytes(&m->head));
+    in->weight_bytes = mat_bytes(&m->embed) + (tied ? 0 : mat_bytes(&m->head)) + mat_bytes(&m->dense[0])
+                       + mat_bytes(&m->dense[1]) + mat_bytes(&m->classes);
     for (uint32_t i = 0; i < in->layers; i++) {
         const struct layer *ly = &m->layers[i];
         const struct kern_mat *all[] = {&ly->q, &ly->k, &ly->v, &ly->o, &ly->gate, &ly->up, &ly->down};

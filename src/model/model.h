@@ -5,6 +5,9 @@
  * scratch of a step. model_forward() takes spans of any rows, of any lengths, in one pass over the weights; it knows
  * nothing of prompts, sampling or why a token is fed. Law L1: the values of a position depend on that row's ids alone.
  *
+ * A model that is *bidirectional* makes vectors of texts and writes none: its queries look ahead, so each span is a whole
+ * text, fed to an empty sequence. Any other may make vectors, too (embed.c).
+ *
  * Families are data: one descriptor file each, naming metadata, tensors and the variations of the one forward pass.
  */
 #ifndef MODEL_MODEL_H
@@ -22,6 +25,15 @@
 struct model;
 struct model_run;
 
+/* Which final states a text's vector is made of; the numbers are those of GGUF's pooling_type. */
+enum model_pooling {
+    POOLING_NONE, /* nobody says: it makes none */
+    POOLING_MEAN, /* all of them */
+    POOLING_CLS,  /* the first */
+    POOLING_LAST,
+    POOLING_RANK  /* the last, from which the classes of a pair of texts are told */
+};
+
 struct model_info {
     const char *architecture; /* as the file names it: "llama" */
     const char *name;         /* general.name, or the file's name */
@@ -29,6 +41,9 @@ struct model_info {
     uint32_t layers, width, ffn, heads, kv_heads, head_dim, vocab;
     uint32_t context;         /* positions the model was trained for */
     uint32_t window;          /* sliding window, 0 = none */
+    bool bidirectional, matryoshka; /* as in struct family, unless the file says otherwise of the first */
+    enum model_pooling pooling; /* as the file says */
+    uint32_t vector, classes; /* numbers of a text's vector; of POOLING_RANK, 0 = the model cannot */
     uint64_t parameters;
     size_t weight_bytes;      /* packed, resident */
     enum packed_origin panels; /* packed by this process or by an earlier one */
@@ -80,6 +95,16 @@ void model_forward(struct model_run *r, const struct model_span *spans, uint32_t
 /* Nanoseconds that linear layers took in forwards since the first call of this function, which begins to count them. What
  * becomes of their outputs on the spot is in it; the head is not. */
 uint64_t model_linear_ns(struct model_run *r);
+
+/* --- vectors of texts (embed.c) --------------------------------------------------------------------------------------- */
+
+/* Adds the normed final states of n of the last forward's ids, from index `at` on and in order, to sum[width]. However a
+ * text was cut into steps, the bits are the same. */
+void model_pool(struct model_run *r, uint32_t at, uint32_t n, float *sum);
+
+/* What comes of the sum of n states: their mean, through the dense layers, of length 1, is out[vector]; with `rank` the
+ * classes' scores are out[classes], probabilities if there is more than one. False: some are not finite. */
+bool model_vector(struct model_run *r, const float *sum, uint32_t n, bool rank, float *out);
 
 /* Logits of n of the last forward's ids: `at` indexes them in feeding order (span after span). out is [n][vocab] f32. top
  * is [n], the largest of each, found while they are still in the cache; NULL = not asked. */

@@ -32,6 +32,10 @@ struct model {
     struct packed *packed;       /* the panels of all matrices */
     float eps, attn_scale, attn_softcap, final_softcap, embed_scale;
     struct kern_mat embed, head; /* the same panels when tied */
+    struct kern_mat dense[2];    /* of vectors, in order; */
+    uint32_t dense_n;            /* how many there are */
+    struct kern_mat classes;     /* of POOLING_RANK; rows 0 = none */
+    const float *classes_bias;   /* NULL without */
     const float *final_norm;
     struct layer *layers;
     struct rope rope_full, rope_local;

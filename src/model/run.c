@@ -22,18 +22,31 @@ static uint32_t widest(const struct model_info *in)
     return q > in->width ? q : in->width;
 }
 
+/* Inputs and outputs of what vectors are made with. */
+static uint32_t widest_vector(const struct model *m)
+{
+    uint32_t n = m->info.width > m->classes.rows ? m->info.width : m->classes.rows;
+    for (uint32_t i = 0; i < m->dense_n; i++)
+        n = m->dense[i].rows > n ? m->dense[i].rows : n;
+    return n;
+}
+
 /* Everything a step of `cap` tokens needs, in one row. What the workers keep to themselves stands first, so that it stays
  * where it is whatever the step's size. */
 static void carve_all(struct model_run *r, struct carver *c, uint32_t cap)
 {
     const struct model_info *in = &r->m->info;
     size_t qd = (size_t)in->heads * in->head_dim, kd = (size_t)in->kv_heads * in->head_dim;
-    size_t pairs = r->m->rope_full.pairs, wide = widest(in), f = sizeof(float);
+    size_t pairs = r->m->rope_full.pairs, wide = widest(in), vec = widest_vector(r->m), f = sizeof(float);
     size_t tasks = attention_max_tasks(r->m, cap, pool_size(r->pool));
     size_t attn = KERN_ATTN_SCRATCH + 2 * KERN_ATTN_VECTORS * (size_t)(in->head_dim + KERN_ACC_EXTRA) * f;
     size_t glu = 2 * KERN_CHUNK * GLU_PANELS * KERN_LANES * f;
     r->worker_bytes = mem_round(attn > glu ? attn : glu, 4096);
     r->worker = carve(c, (size_t)pool_size(r->pool), r->worker_bytes);
+    for (int i = 0; i < 2; i++)
+        r->vec[i] = carve(c, vec, f);
+    r->vec_q = carve(c, vec, 1);
+    r->vec_meta = carve(c, vec / KERN_QBLOCK + 1, sizeof *r->vec_meta);
     r->ids = carve(c, cap, sizeof *r->ids);
     r->pos = carve(c, cap, sizeof *r->pos);
     r->pieces = carve(c, cap, sizeof *r->pieces);

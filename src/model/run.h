@@ -62,6 +62,9 @@ struct model_run {
     float *proj;                    /* [tokens][width] output of o and down */
     float *ffn;                     /* [tokens][ffn] input of down, where it is not quantised */
     float *cs_full, *cs_local;      /* [tokens][2 × pairs] rotations of this step's positions */
+    float *vec[2];                  /* [the widest of what vectors are made with], twice */
+    int8_t *vec_q;
+    struct kern_xmeta *vec_meta;
     struct kern_top *tops;          /* [tasks of the head][tokens] */
     int8_t *act_q, *ffn_q;          /* quantised activations: [tokens][width or heads × head_dim], [tokens][ffn] */
     struct kern_xmeta *act_meta, *ffn_meta;
@@ -71,6 +74,9 @@ struct model_run {
 
 /* Sets the pointers below for a step of r->tokens tokens; what the arrays held is lost. run.c */
 void model_run_lay_out(struct model_run *r);
+
+/* Multiplies one vector x[mat->cols], quantised into the run's own room where that is needed, on all workers. forward.c */
+void model_run_dense(struct model_run *r, const struct kern_mat *mat, const float *x, float *out);
 
 /* Fills r->plan for the current spans. attention.c */
 void attention_plan(struct model_run *r);

@@ -27,6 +27,7 @@ struct server {
     pthread_t warmer;       /* compiles a first grammar; */
     bool warms;             /* it was started */
     struct chat_tools_cache *tools; /* owned; NULL = no chat */
+    struct chat_template *rerank; /* owned; NULL = there is none, or none that can be used */
     const struct format *format; /* in which the model writes calls, whatever its template says; NULL = as that says */
     enum fill_mode fill;     /* of requests that name none */
     char *model;             /* owned */

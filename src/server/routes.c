@@ -4,6 +4,7 @@
 #include "server/dialect/ollama.h"
 #include "server/dialect/openai.h"
 #include "server/dialect/responses.h"
+#include "server/dialect/vectors.h"
 #include "server/http/json_out.h"
 #include "server/private.h"
 
@@ -38,6 +39,13 @@ const struct http_route server_routes[] = {
     {"DELETE", "/v1/responses/", responses_delete, 0},
     {"POST", "/v1/messages", anthropic_messages, 0},
     {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, 0},
+    {"POST", "/v1/embeddings", openai_embeddings, 0},
+    {"POST", "/embedding", native_embedding, 0},
+    {"POST", "/embeddings", native_embedding, 0},
+    {"POST", "/v1/rerank", native_rerank, 0},
+    {"POST", "/rerank", native_rerank, 0},
+    {"POST", "/v1/reranking", native_rerank, 0},
+    {"POST", "/reranking", native_rerank, 0},
     {"POST", "/completion", native_completion, 0},
     {"POST", "/completions", native_completion, 0},
     {"POST", "/infill", native_infill, 0},
@@ -51,6 +59,8 @@ const struct http_route server_routes[] = {
     {"POST", "/v1/ffwd/explain", native_explain, 0},
     {"POST", "/api/chat", ollama_chat, 0},
     {"POST", "/api/generate", ollama_generate, 0},
+    {"POST", "/api/embed", ollama_embed, 0},
+    {"POST", "/api/embeddings", ollama_embeddings, 0},
     {"GET", "/api/tags", ollama_tags, 0},
     {"GET", "/api/ps", ollama_ps, 0},
     {"POST", "/api/show", ollama_show, 0},

@@ -13,6 +13,7 @@
 
 #include "server/http/tls.h"
 #include "server/private.h"
+#include "server/rerank.h"
 
 /* Cannot fail for so few bytes once the machine has booted. */
 static void fill_random(void *to, size_t n)
@@ -116,6 +117,7 @@ static void free_server(struct server *s)
         pthread_join(s->warmer, NULL);
     grammar_cache_free(s->grammars);
     chat_tools_cache_free(s->tools);
+    chat_template_free(s->rerank);
     server_replay_free(s->replay);
     server_responses_free(s->responses);
     server_sets_release(s);
@@ -123,6 +125,15 @@ static void free_server(struct server *s)
     server_request_log_free(s->log);
     free(s->model);
     free(s);
+}
+
+/* A template that cannot be used leaves a server that says so when it is asked to rank. */
+static void make_rerank(struct server *s)
+{
+    struct err e;
+    if (s->facts && s->facts->rerank_template &&
+        server_rerank_template(&s->rerank, s->facts->rerank_template, s->facts->rerank_template_n, &e) != ST_OK)
+        log_line(LOG_ERROR, "documents cannot be ranked: %s", e.text);
 }
 
 /* What calls and constraints need. */
@@ -158,6 +169,7 @@ enum status server_start(struct server **out, const struct server_config *cfg, s
     s->isa = cfg->isa ? cfg->isa : "";
     s->prompt_bytes = cfg->engine ? most_prompt_bytes(cfg->tok, engine_context(cfg->engine)) : 0;
     s->started = clock_unix();
+    make_rerank(s);
     json_object_seed(0); /* otherwise done on first use, by two threads at once */
     signal(SIGPIPE, SIG_IGN);
     enum status st = server_sets_init(s, e);

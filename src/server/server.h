@@ -27,6 +27,9 @@ struct server_facts {
     const char *weights;       /* the type that most of them have: "Q4_1" */
     const char *chat_template; /* [chat_template_n] its source, or NULL */
     size_t chat_template_n;
+    const char *rerank_template; /* [rerank_template_n] or NULL; see rerank.h */
+    size_t rerank_template_n;
+    bool mute, matryoshka;     /* it makes vectors and has no replies; vectors may be shortened */
     const char *path;
     uint64_t parameters, bytes;
     int64_t modified; /* unix time */

@@ -15,7 +15,8 @@ class Server:
     """A running `ffwd serve` and its address."""
 
     def __init__(self):
-        command = [os.environ["FFWD"], "serve", "-m", os.environ["SMOLLM2"], "--port", "0", "--ctx", "1024"]
+        command = [os.environ["FFWD"], "serve", "-m", os.environ["SMOLLM2"], "--port", "0", "--ctx", "1024", "--pooling",
+                   "mean"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.log, self.url, ready = "", None, threading.Event()
         threading.Thread(target=self._read, args=(ready,), daemon=True).start()

@@ -115,3 +115,9 @@ def test_a_task_that_is_cancelled(server):
             await asked
     asyncio.run(run())
     assert server.becomes_idle(10)
+
+
+def test_vectors(client):
+    many = client.embed(model="any", input=["The cat sleeps.", "Interest rates rose."])
+    assert len(many.embeddings) == 2 and len(many.embeddings[0]) == 576 and many.prompt_eval_count > 4
+    assert client.embeddings(model="any", prompt="The cat sleeps.").embedding == many.embeddings[0]

@@ -97,3 +97,13 @@ def test_requests_that_are_left(server, client):
     with pytest.raises(openai.APITimeoutError):
         ask(client, max_tokens=900, timeout=0.3, extra_body={"ignore_eos": True})
     assert server.becomes_idle(10)
+
+
+def test_vectors(client):
+    texts = ["The cat sleeps.", "Interest rates rose."]
+    coded, plain = (client.embeddings.create(model="any", input=texts, **more) for more in ({}, {"encoding_format": "float"}))
+    assert len(coded.data) == 2 and len(coded.data[0].embedding) == 576 and coded.usage.prompt_tokens > 4
+    for a, b in zip(coded.data, plain.data):
+        assert max(abs(x - y) for x, y in zip(a.embedding, b.embedding)) < 1e-7
+    with pytest.raises(openai.BadRequestError, match="dimensions"):
+        client.embeddings.create(model="any", input="hi", dimensions=10)

@@ -32,14 +32,16 @@ class Family:
     original: int = 0
     tied: bool = False
     says_head_dim: bool = True  # key_length and value_length are in the file
+    dense: int = 0  # numbers between the two dense layers of vectors
+    classes: int = 0  # of pairs of texts
 
     @property
     def gemma(self):
-        return self.arch == "gemma3"
+        return self.arch in ("gemma3", "gemma-embedding")
 
     @property
     def qk_norm(self):
-        return self.arch in ("qwen3", "gemma3")
+        return self.arch == "qwen3" or self.gemma
 
     @property
     def bias(self):
@@ -63,6 +65,10 @@ FAMILIES = [
     Family("qwen3", "qwen3", 128, 3, 4, 2, 64, 192, 512, 1e-6, 1e6, tied=True),
     Family("gemma3", "gemma3", 128, 7, 4, 1, 64, 192, 512, 1e-6, 1e6, window=16, tied=True),
     Family("gemma3_256", "gemma3", 256, 7, 4, 2, 64, 256, 512, 1e-6, 1e6, theta_swa=2e4, window=16, tied=True),
+]
+VECTORS = [
+    Family("gemma_embedding", "gemma-embedding", 128, 7, 4, 1, 64, 192, 512, 1e-6, 1e6, window=16, tied=True, dense=192),
+    Family("qwen3_rank", "qwen3", 128, 3, 4, 2, 64, 192, 512, 1e-6, 1e6, tied=True, classes=2),
 ]
 BY_NAME = {f.name: f for f in FAMILIES}
 
@@ -130,3 +136,9 @@ def tensors(f):
     if not f.tied:
         out.append(("output.weight", "lm_head.weight", (VOCAB, f.width)))
     return out
+
+
+def vector_tensors(f):
+    """(file's name, shape) of what vectors and classes are made with, in file order."""
+    out = [("dense_2.weight", (f.dense, f.width)), ("dense_3.weight", (f.width, f.dense))] if f.dense else []
+    return out + ([("cls.output.weight", (f.classes, f.width))] if f.classes else [])

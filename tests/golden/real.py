@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+import vectors
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Files elsewhere than in the cache are named by SMOLLM2 and GEMMA.
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ffwd", "models")
@@ -89,7 +91,13 @@ def main():
         perplexity(name, path, rec["perplexity"])
         for g in rec["greedy"]:
             greedy(name, path, g)
-    print(f"{passed} passed, {failed} failed")
+    gemma = os.environ.get("EMBEDDINGGEMMA") or os.path.join(CACHE, vectors.FILE)
+    there = os.path.exists(gemma)
+    if there and not sys.argv[2:]:
+        vectors.run(sys.argv[1], gemma, check)
+    elif not there:
+        print("note: EmbeddingGemma is not in the cache; tools/embeddinggemma.py makes the file")
+    print(f"{passed} passed, {failed} failed, {int(not there)} skipped")
     return failed != 0
 
 

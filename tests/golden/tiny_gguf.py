@@ -17,6 +17,7 @@ import families
 TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
             "'<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
             "{% endif %}")
+RERANK = "<|im_start|>{query}\n{document}<|im_end|>\n"
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 ALIGN = 32
 
@@ -83,14 +84,24 @@ def metadata(f):
         out += [pair(f"{a}.rope.scaling.type", STRING, f.scaling), pair(f"{a}.rope.scaling.factor", F32, f.factor)]
     if f.scaling == "yarn":
         out.append(pair(f"{a}.rope.scaling.original_context_length", U32, f.original))
+    if f.dense:
+        out.append(pair(f"{a}.pooling_type", U32, 1))
+        out += [pair(f"{a}.dense_{k}_feat_{side}", U32, n) for k, side, n in
+                [(2, "in", f.width), (2, "out", f.dense), (3, "in", f.dense), (3, "out", f.width)]]
+    if f.classes:
+        out += [pair(f"{a}.pooling_type", U32, 4), pair(f"{a}.classifier.output_labels", ARRAY, (STRING, ["yes", "no"]))]
     tokens, merges = vocabulary()
     out += [pair("tokenizer.ggml.model", STRING, "gpt2"), pair("tokenizer.ggml.pre", STRING, "gpt-2"),
             pair("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
             pair("tokenizer.ggml.token_type", ARRAY, (I32, [3] * 8 + [1] * (families.VOCAB - 8))),
             pair("tokenizer.ggml.merges", ARRAY, (STRING, [f"{x} {y}" for x, y in merges])),
             pair("tokenizer.ggml.bos_token_id", U32, 1), pair("tokenizer.ggml.eos_token_id", U32, 2),
-            pair("tokenizer.ggml.padding_token_id", U32, 0), pair("tokenizer.ggml.add_bos_token", BOOL, False),
-            pair("tokenizer.chat_template", STRING, TEMPLATE)]
+            pair("tokenizer.ggml.padding_token_id", U32, 0), pair("tokenizer.ggml.add_bos_token", BOOL, False)]
+    if f.dense:
+        out.append(pair("tokenizer.ggml.add_eos_token", BOOL, True))
+    out.append(pair("tokenizer.chat_template", STRING, TEMPLATE))
+    if f.classes:
+        out.append(pair("tokenizer.chat_template.rerank", STRING, RERANK))
     return out
 
 
@@ -121,6 +132,7 @@ def file_tensors(f):
         out.append((name, w))
     if f.scaling == "llama3":
         out.append(("rope_freqs.weight", rope_factors(f)))
+    out += [(name, families.tensor(name, shape)) for name, shape in families.vector_tensors(f)]
     return out
 
 
@@ -138,7 +150,7 @@ def build(f):
 
 def main():
     os.makedirs(sys.argv[1], exist_ok=True)
-    for f in families.FAMILIES:
+    for f in families.FAMILIES + families.VECTORS:
         with open(os.path.join(sys.argv[1], f.name + ".gguf"), "wb") as out:
             out.write(build(f))
 

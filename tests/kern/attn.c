@@ -46,6 +46,7 @@ struct shape {
     enum kern_kv format;
     float softcap;
     bool nan_key;
+    uint32_t keys; /* that there are, where queries look ahead */
 };
 
 static void one_nan(float *x, size_t n)
@@ -64,9 +65,10 @@ static void spoil_key(struct cache *k, uint32_t pos)
 static void one_attn(struct check *c, struct shape s)
 {
     char what[128];
-    snprintf(what, sizeof what, "attn %u queries × %u heads of %u at %u, window %u, f%d, softcap %g%s", s.queries, s.heads,
-             s.hd, s.pos0, s.window, s.format == KERN_KV_F32 ? 32 : 16, (double)s.softcap, s.nan_key ? ", a NaN key" : "");
-    uint32_t positions = s.pos0 + s.queries;
+    snprintf(what, sizeof what, "attn %u queries × %u heads of %u at %u, window %u, of %u, f%d, softcap %g%s", s.queries,
+             s.heads, s.hd, s.pos0, s.window, s.keys, s.format == KERN_KV_F32 ? 32 : 16, (double)s.softcap,
+             s.nan_key ? ", a NaN key" : "");
+    uint32_t positions = s.keys ? s.keys : s.pos0 + s.queries;
     struct cache k = make_cache(c, positions, s.hd, s.format);
     fill_cache(c, &k, positions);
     size_t q_token = (size_t)s.heads * s.hd + 5, size = s.hd + KERN_ACC_EXTRA;
@@ -74,10 +76,12 @@ static void one_attn(struct check *c, struct shape s)
     for (size_t i = 0; i < q_token * s.queries; i++)
         q[i] = rnd_float(c, 2);
     struct kern_attn a = {.kv = k.view, .q = q, .q_token = q_token, .queries = s.queries, .heads = s.heads,
-                          .pos0 = s.pos0, .window = s.window, .scale = 0.125f, .softcap = s.softcap};
-    uint32_t first = s.window && s.pos0 + 1 > s.window ? s.pos0 + 1 - s.window : 0;
+                          .pos0 = s.pos0, .window = s.window, .keys = s.keys, .scale = 0.125f, .softcap = s.softcap};
+    uint64_t first, last, ignored;
+    kern_attn_sees(s.window, s.keys, s.pos0, &first, &ignored);
+    kern_attn_sees(s.window, s.keys, s.pos0 + s.queries - 1, &ignored, &last);
     a.part0 = first / KERN_PARTIAL;
-    a.part1 = (positions - 1) / KERN_PARTIAL + 1;
+    a.part1 = (last - 1) / KERN_PARTIAL + 1;
     size_t vectors = (size_t)s.queries * s.heads, parts = a.part1 - a.part0, n = parts * vectors * size;
     float *want = guard_alloc(n * 4, 4), *got = guard_alloc(n * 4, 4);
     void *scratch = guard_alloc(KERN_ATTN_SCRATCH, 64);
@@ -108,35 +112,45 @@ static void one_attn(struct check *c, struct shape s)
 void check_attn(struct check *c)
 {
     static const struct shape shapes[] = {
-        {1, 1, 64, 0, 0, KERN_KV_F16, 0, false},
-        {1, 3, 64, 31, 0, KERN_KV_F16, 0, false},
-        {1, 3, 64, 32, 0, KERN_KV_F32, 0, false},
-        {16, 3, 64, 0, 0, KERN_KV_F16, 0, false},
-        {16, 4, 256, 500, 0, KERN_KV_F16, 0, false},
-        {5, 4, 32, 250, 0, KERN_KV_F32, 0, false},
-        {3, 2, 80, 255, 0, KERN_KV_F16, 0, false},
-        {7, 1, 16, 511, 0, KERN_KV_F16, 30, false},
-        {16, 4, 64, 40, 16, KERN_KV_F32, 0, false},
-        {16, 1, 128, 700, 512, KERN_KV_F16, 0, false},
-        {2, 8, 64, 300, 33, KERN_KV_F16, 50, false},
-        {64, 1, 48, 230, 31, KERN_KV_F32, 0, false},
-        {1, 7, 96, 256, 1, KERN_KV_F16, 0, false},
-        {13, 3, 64, 246, 10, KERN_KV_F16, 0, false},
-        {1, 64, 16, 77, 0, KERN_KV_F16, 0, false},
-        {4, 2, 512, 100, 0, KERN_KV_F16, 0, false},
+        {1, 1, 64, 0, 0, KERN_KV_F16, 0, false, 0},
+        {1, 3, 64, 31, 0, KERN_KV_F16, 0, false, 0},
+        {1, 3, 64, 32, 0, KERN_KV_F32, 0, false, 0},
+        {16, 3, 64, 0, 0, KERN_KV_F16, 0, false, 0},
+        {16, 4, 256, 500, 0, KERN_KV_F16, 0, false, 0},
+        {5, 4, 32, 250, 0, KERN_KV_F32, 0, false, 0},
+        {3, 2, 80, 255, 0, KERN_KV_F16, 0, false, 0},
+        {7, 1, 16, 511, 0, KERN_KV_F16, 30, false, 0},
+        {16, 4, 64, 40, 16, KERN_KV_F32, 0, false, 0},
+        {16, 1, 128, 700, 512, KERN_KV_F16, 0, false, 0},
+        {2, 8, 64, 300, 33, KERN_KV_F16, 50, false, 0},
+        {64, 1, 48, 230, 31, KERN_KV_F32, 0, false, 0},
+        {1, 7, 96, 256, 1, KERN_KV_F16, 0, false, 0},
+        {13, 3, 64, 246, 10, KERN_KV_F16, 0, false, 0},
+        {1, 64, 16, 77, 0, KERN_KV_F16, 0, false, 0},
+        {4, 2, 512, 100, 0, KERN_KV_F16, 0, false, 0},
         /* each number of vectors that a tile can have, alone; head sizes that leave 16 lanes over */
-        {1, 1, 80, 290, 0, KERN_KV_F16, 0, false},
-        {1, 2, 48, 300, 0, KERN_KV_F16, 0, false},
-        {1, 3, 80, 600, 0, KERN_KV_F16, 0, false},
-        {1, 3, 48, 520, 100, KERN_KV_F32, 0, false},
-        {1, 4, 64, 527, 0, KERN_KV_F16, 0, false},
-        {1, 5, 80, 300, 0, KERN_KV_F16, 0, false},
-        {1, 6, 128, 290, 0, KERN_KV_F16, 0, false},
-        {1, 7, 48, 289, 0, KERN_KV_F32, 0, false},
-        {1, 8, 80, 1030, 0, KERN_KV_F16, 0, false},
-        {17, 1, 16, 480, 0, KERN_KV_F16, 0, false},
-        {9, 3, 64, 100, 0, KERN_KV_F16, 0, true},
-        {9, 3, 64, 100, 3, KERN_KV_F32, 0, true},
+        {1, 1, 80, 290, 0, KERN_KV_F16, 0, false, 0},
+        {1, 2, 48, 300, 0, KERN_KV_F16, 0, false, 0},
+        {1, 3, 80, 600, 0, KERN_KV_F16, 0, false, 0},
+        {1, 3, 48, 520, 100, KERN_KV_F32, 0, false, 0},
+        {1, 4, 64, 527, 0, KERN_KV_F16, 0, false, 0},
+        {1, 5, 80, 300, 0, KERN_KV_F16, 0, false, 0},
+        {1, 6, 128, 290, 0, KERN_KV_F16, 0, false, 0},
+        {1, 7, 48, 289, 0, KERN_KV_F32, 0, false, 0},
+        {1, 8, 80, 1030, 0, KERN_KV_F16, 0, false, 0},
+        {17, 1, 16, 480, 0, KERN_KV_F16, 0, false, 0},
+        {9, 3, 64, 100, 0, KERN_KV_F16, 0, true, 0},
+        {9, 3, 64, 100, 3, KERN_KV_F32, 0, true, 0},
+        /* looking ahead: to the end, within even and odd windows, at a partial's edges, at the first key and the last */
+        {1, 1, 64, 0, 0, KERN_KV_F16, 0, false, 1},
+        {16, 3, 64, 0, 0, KERN_KV_F16, 0, false, 300},
+        {5, 1, 256, 250, 0, KERN_KV_F32, 0, false, 777},
+        {16, 4, 64, 40, 16, KERN_KV_F32, 0, false, 60},
+        {16, 1, 128, 700, 513, KERN_KV_F16, 0, false, 1030},
+        {7, 2, 80, 252, 10, KERN_KV_F16, 30, false, 600},
+        {3, 1, 48, 511, 1, KERN_KV_F16, 0, false, 520},
+        {64, 1, 16, 0, 512, KERN_KV_F16, 0, false, 64},
+        {9, 3, 64, 100, 7, KERN_KV_F32, 0, true, 130},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         one_attn(c, shapes[i]);

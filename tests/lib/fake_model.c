@@ -59,6 +59,8 @@ static float *cell(const struct kv_seq *seq, uint32_t group, uint32_t pos)
 static void feed(struct fake_model *f, const struct model_span *span, uint32_t at)
 {
     uint32_t len = span->seq->len, end = len + span->n;
+    if (f->whole && len)
+        BUG("a prompt that cannot be cut goes on at %u", len);
     if (end > span->seq->room)
         BUG("span up to %u, room for %u", end, span->seq->room);
     tok_id *ids = calloc(end, sizeof *ids), *windowed = calloc(end, sizeof *windowed);
@@ -122,6 +124,26 @@ static void head(void *ctx, const uint32_t *at, uint32_t n, float *out, struct k
         if (top)
             top[i] = kern_level_ops(KERN_REF)->argmax(logits, FAKE_VOCAB);
     }
+}
+
+static float number_of(const struct fake_state *s)
+{
+    return s->poisoned ? NAN : (float)(s->hash >> 52);
+}
+
+static void pool_states(void *ctx, uint32_t at, uint32_t n, float *sum)
+{
+    const struct fake_model *f = ctx;
+    for (uint32_t i = 0; i < n; i++)
+        *sum += number_of(&f->state[at + i]);
+}
+
+static bool make_vector(void *ctx, const float *sum, uint32_t n, float *out)
+{
+    (void)ctx;
+    out[0] = *sum;
+    out[1] = (float)n;
+    return isfinite(*sum);
 }
 
 static void release(void *ctx)
@@ -216,6 +238,10 @@ enum status fake_engine(struct engine **out, struct fake_model *f, const struct 
         .ctx = f,
         .vocab = FAKE_VOCAB,
         .context = f->context,
+        .whole = f->whole,
+        .pooling = f->pooling,
+        .width = 1,
+        .vector = f->pooling ? 2 : 0,
         .kv_groups = 2,
         .kv_group = {{.layers = 1, .heads = 1, .head_dim = 8}, {.layers = 1, .heads = 1, .head_dim = 8,
                                                                  .window = FAKE_WINDOW}},
@@ -224,6 +250,8 @@ enum status fake_engine(struct engine **out, struct fake_model *f, const struct 
         .prepare = prepare,
         .forward = forward,
         .head = head,
+        .pool = pool_states,
+        .make = make_vector,
         .release = release,
     };
     enum status st = kern_choose(&net.ops, e);
@@ -264,6 +292,17 @@ void fake_logits(const struct fake_model *f, const tok_id *ids, uint32_t n, floa
 {
     struct fake_state st = state_of(f, ids, ids, n);
     logits_of(f, &st, out);
+}
+
+void fake_vector(const struct fake_model *f, const tok_id *ids, uint32_t n, float out[2])
+{
+    uint32_t from = f->pooling == POOLING_LAST ? n - 1 : 0, to = f->pooling == POOLING_CLS ? 1 : n;
+    out[0] = 0;
+    out[1] = (float)(to - from);
+    for (uint32_t i = from; i < to; i++) {
+        struct fake_state s = state_of(f, ids, ids, i + 1);
+        out[0] += number_of(&s);
+    }
 }
 
 float fake_logprob(const struct fake_model *f, const tok_id *ids, uint32_t n, tok_id id)

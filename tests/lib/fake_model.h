@@ -20,6 +20,8 @@
 
 struct fake_model {
     uint32_t context;
+    bool whole;                  /* it makes vectors and does not write, and is fed whole prompts only */
+    enum model_pooling pooling;  /* of vectors, which are two numbers: sums of states, and how many they are */
     bool no_eos;                 /* the end token is never likely */
     _Atomic bool gated;          /* forward waits for `gate`, after posting `entered` */
     sem_t gate, entered;
@@ -48,6 +50,9 @@ uint32_t fake_expect(const struct fake_model *f, const struct request *rq, uint3
 
 /* The log-probability of `id` after ids[0, n). */
 float fake_logprob(const struct fake_model *f, const tok_id *ids, uint32_t n, tok_id id);
+
+/* The vector of ids[0, n). */
+void fake_vector(const struct fake_model *f, const tok_id *ids, uint32_t n, float out[2]);
 
 /* The logits after ids[0, n): [FAKE_VOCAB]. */
 void fake_logits(const struct fake_model *f, const tok_id *ids, uint32_t n, float *out);

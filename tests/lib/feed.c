@@ -1,6 +1,7 @@
 /* feed: see feed.h. */
 #include "feed.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum status feed_open(struct feed *f, const char *path, int threads, enum kern_kv format, uint32_t context,
@@ -47,4 +48,29 @@ void feed_logits(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, 
         kv_seq_commit(&seq, m);
     }
     kv_seq_release(&seq);
+}
+
+void feed_vector(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, bool rank, float *out)
+{
+    struct kv_seq seq;
+    struct err e;
+    float *sum = calloc(model_info(f->model)->width, sizeof *sum);
+    if (!sum || kv_seq_init(&seq, f->kv, &e))
+        BUG("no memory for a vector");
+    for (uint32_t at = 0; at < n; at += chunk) {
+        uint32_t m = n - at < chunk ? n - at : chunk;
+        if (kv_seq_reserve(&seq, m, &e))
+            BUG("%s", e.text);
+        struct model_span span = {&seq, ids + at, m};
+        model_forward(f->run, &span, 1);
+        if (!rank)
+            model_pool(f->run, 0, m, sum);
+        else if (at + m == n)
+            model_pool(f->run, m - 1, 1, sum);
+        kv_seq_commit(&seq, m);
+    }
+    if (!model_vector(f->run, sum, rank ? 1 : n, rank, out))
+        BUG("a vector that is not finite");
+    kv_seq_release(&seq);
+    free(sum);
 }

@@ -21,4 +21,7 @@ void feed_release(struct feed *f);
 /* Feeds n ids to a new sequence, at most `chunk` a step, and writes logits [n][vocab]. */
 void feed_logits(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, float *logits);
 
+/* The same, and out is the vector [vector] of the mean of all states, or with `rank` the classes [classes] by the last. */
+void feed_vector(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, bool rank, float *out);
+
 #endif

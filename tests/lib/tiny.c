@@ -22,6 +22,8 @@ enum {
     PERMUTED = 8,     /* Q and K rows in the order of the interleaved rotation */
     TIED = 16,        /* no output.weight: the embedding is the head */
     NO_HEAD_DIM = 32, /* key_length and value_length are left out: the reader divides */
+    DENSE = 64,       /* vectors: the mean, through two dense layers; texts end with EOS */
+    RANK = 128,       /* classes of a pair of texts */
 };
 
 struct family {
@@ -38,7 +40,7 @@ struct family {
 #define LLAMA_TIED (PERMUTED | TIED)
 #define GEMMA (QK_NORM | SANDWICH | TIED)
 
-static const struct family families[TINY_FAMILIES] = {
+static const struct family families[] = {
     {"llama", "llama", 128, 3, 4, 2, 32, 192, 512, 1e-5f, 5e5f, 0, 0, LLAMA3, 8, 64, PERMUTED},
     {"smollm2", "llama", 192, 3, 3, 1, 64, 192, 512, 1e-5f, 1e5f, 0, 0, PLAIN, 0, 0, LLAMA_TIED},
     {"mistral", "llama", 128, 3, 6, 2, 32, 192, 512, 1e-5f, 1e6f, 0, 0, PLAIN, 0, 0, PERMUTED},
@@ -49,6 +51,9 @@ static const struct family families[TINY_FAMILIES] = {
     {"qwen3", "qwen3", 128, 3, 4, 2, 64, 192, 512, 1e-6f, 1e6f, 0, 0, PLAIN, 0, 0, QK_NORM | TIED},
     {"gemma3", "gemma3", 128, 7, 4, 1, 64, 192, 512, 1e-6f, 1e6f, 0, TINY_WINDOW, PLAIN, 0, 0, GEMMA},
     {"gemma3_256", "gemma3", 256, 7, 4, 2, 64, 256, 512, 1e-6f, 1e6f, 2e4f, TINY_WINDOW, PLAIN, 0, 0, GEMMA},
+    {"gemma_embedding", "gemma-embedding", 128, 7, 4, 1, 64, 192, 512, 1e-6f, 1e6f, 0, TINY_WINDOW, PLAIN, 0, 0,
+     GEMMA | DENSE},
+    {"qwen3_rank", "qwen3", 128, 3, 4, 2, 64, 192, 512, 1e-6f, 1e6f, 0, 0, PLAIN, 0, 0, QK_NORM | TIED | RANK},
 };
 
 const char *const tiny_families[TINY_FAMILIES] = {
@@ -238,7 +243,7 @@ static void put_tokens(struct writer *w, const struct merge m[MERGES])
     }
 }
 
-static void put_tokenizer(struct writer *w)
+static void put_tokenizer(struct writer *w, const struct family *f)
 {
     static const char chat[] =
         "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
@@ -253,7 +258,13 @@ static void put_tokenizer(struct writer *w)
     key_u32(w, "tokenizer.ggml.padding_token_id", 0);
     put_key(w, "tokenizer.ggml.add_bos_token", BOOL);
     buf_add(w->out, "\0", 1);
+    if (f->has & DENSE) {
+        put_key(w, "tokenizer.ggml.add_eos_token", BOOL);
+        buf_add(w->out, "\1", 1);
+    }
     key_text(w, "tokenizer.chat_template", chat);
+    if (f->has & RANK)
+        key_text(w, "tokenizer.chat_template.rerank", "<|im_start|>{query}\n{document}<|im_end|>\n");
 }
 
 /* ---- the model's keys ---- */
@@ -277,6 +288,23 @@ static void put_rope_keys(struct writer *w, const struct family *f)
         key_u32(w, ".rope.scaling.original_context_length", f->original);
 }
 
+static void put_vector_keys(struct writer *w, const struct family *f)
+{
+    if (f->has & DENSE) {
+        key_u32(w, ".pooling_type", 1);
+        key_u32(w, ".dense_2_feat_in", f->width);
+        key_u32(w, ".dense_2_feat_out", TINY_DENSE);
+        key_u32(w, ".dense_3_feat_in", TINY_DENSE);
+        key_u32(w, ".dense_3_feat_out", f->width);
+    }
+    if (f->has & RANK) {
+        key_u32(w, ".pooling_type", 4);
+        key_array(w, ".classifier.output_labels", STRING, TINY_CLASSES);
+        put_text(w->out, "yes");
+        put_text(w->out, "no");
+    }
+}
+
 static uint64_t put_metadata(struct buf *out, const struct family *f)
 {
     struct writer w = {out, 0, f->arch};
@@ -297,7 +325,8 @@ static uint64_t put_metadata(struct buf *out, const struct family *f)
     }
     key_float(&w, ".attention.layer_norm_rms_epsilon", f->eps);
     put_rope_keys(&w, f);
-    put_tokenizer(&w);
+    put_vector_keys(&w, f);
+    put_tokenizer(&w, f);
     return w.keys;
 }
 
@@ -376,6 +405,12 @@ static void list_tensors(struct list *l, const struct family *f)
         add(l, "output.weight", MATRIX, TINY_VOCAB, f->width, 0);
     if (f->scaling == LLAMA3)
         add(l, "rope_freqs.weight", FREQS, 1, f->head_dim / 2, 0);
+    if (f->has & DENSE) {
+        add(l, "dense_2.weight", MATRIX, TINY_DENSE, f->width, 0);
+        add(l, "dense_3.weight", MATRIX, f->width, TINY_DENSE, 0);
+    }
+    if (f->has & RANK)
+        add(l, "cls.output.weight", MATRIX, TINY_CLASSES, f->width, 0);
 }
 
 /* What llama3 scaling divides each frequency by: 1 for short waves, `factor` for long ones, a ramp between 1 and 4
@@ -475,7 +510,7 @@ static void put_values(struct buf *out, const struct tensor *t, enum tiny_type t
 static enum status find(const char *name, enum tiny_type type, const struct family **out, struct list *l, struct err *e)
 {
     *out = NULL;
-    for (size_t i = 0; i < TINY_FAMILIES; i++)
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (strcmp(families[i].name, name) == 0)
             *out = &families[i];
     if (!*out)

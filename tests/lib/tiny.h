@@ -21,11 +21,16 @@
 #define TINY_PROMPT 44 /* ids in the prompt of the recordings; longer than the window of the gemma3 models */
 #define TINY_WINDOW 16
 #define TINY_FAMILIES 10
+#define TINY_DENSE 192 /* numbers between the dense layers of gemma_embedding */
+#define TINY_CLASSES 2
 
 /* llama (llama3 scaling, untied), smollm2 (tied), mistral (untied, heads wider than the model), llama_linear,
  * llama_yarn, llama256, qwen2 (biases), qwen3 (QK norms), gemma3, gemma3_256. Every width of llama256 and gemma3_256
  * is a multiple of 256, as the K types and IQ4_XS need; those of the others are multiples of 32. */
 extern const char *const tiny_families[TINY_FAMILIES];
+
+/* Besides, for vectors and ranks: gemma_embedding (bidirectional, mean, two dense layers), qwen3_rank (classes, a template
+ * for reranking). */
 
 int32_t tiny_prompt(size_t i); /* id at position i < TINY_PROMPT */
 

@@ -26,6 +26,7 @@
 
 #include "server/limits.h"
 #include "server/server.h"
+#include "server_fake_facts.h"
 #include "server_fake_text.h"
 
 #define SLOTS 512
@@ -41,6 +42,7 @@ struct slot {
     uint32_t said, max, choice, logprobs, progress; /* EVENT_PROGRESSes to come */
     tok_id prompt[64];
     uint32_t prompt_n, prompt_told; /* told as EVENT_PROMPTs */
+    float vector[3];
     char name[REQUEST_NAME];
     bool ended;
     enum finish finish;
@@ -89,6 +91,9 @@ enum status engine_submit(struct engine *en, const struct request *rq, request_i
     (void)en;
     s.prompt_n = rq->prompt_n < 64 ? rq->prompt_n : 64;
     memcpy(s.prompt, rq->prompt, s.prompt_n * sizeof *s.prompt);
+    s.vector[0] = (float)rq->prompt[0];
+    s.vector[1] = (float)rq->prompt_n;
+    s.vector[2] = (float)rq->prompt[rq->prompt_n - 1];
     s.prompt_told = rq->prompt_logprobs ? 0 : s.prompt_n;
     s.progress = rq->progress ? 2 : 0;
     snprintf(s.name, sizeof s.name, "%s", rq->name);
@@ -103,7 +108,9 @@ enum status engine_submit(struct engine *en, const struct request *rq, request_i
         return err_set(e, ST_TOO_LONG, "", "the prompt has %u tokens, the context 3", rq->prompt_n);
     if (strcmp(s.script, "never") == 0)
         return err_set(e, ST_NEVER_FITS, "max_tokens", "prompt and max_tokens do not fit");
-    s.says = rq->prompt_only ? "" : script(s.script);
+    if (rq->vector && !fake_pooling)
+        return err_set(e, ST_UNSUPPORTED, "model", "this model was not made for vectors");
+    s.says = rq->prompt_only || rq->vector ? "" : script(s.script);
     s.fd = eventfd(talks(s.script), EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_lock(&slots_lock);
     size_t i = 0;
@@ -221,10 +228,11 @@ void engine_close(struct engine *en, request_id id)
     atomic_fetch_add(&closed, 1);
 }
 
-uint32_t engine_context(const struct engine *en)
+const float *engine_vector(struct engine *en, request_id id)
 {
+    const struct slot *s = &slots[id - 1];
     (void)en;
-    return 3;
+    return s->ended && s->finish == FINISH_STOP ? s->vector : NULL;
 }
 
 uint32_t engine_rows(const struct engine *en)
@@ -245,16 +253,6 @@ void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting)
     (void)en;
     *running = atomic_load(&submitted) - atomic_load(&closed);
     *waiting = 0;
-}
-
-const char *finish_name(enum finish f)
-{
-    return f == FINISH_STOP ? "stop" : f == FINISH_LENGTH ? "length" : "error";
-}
-
-const char *cache_miss_name(enum cache_miss m)
-{
-    return m == MISS_DIFFERS ? "text differs" : "none";
 }
 
 static const double bounds[] = {0.001, 0.5};

@@ -222,6 +222,8 @@ enum status chat_template_render(const struct chat_template *c, const struct tok
         return err_set(e, ST_TOO_LONG, "messages", "the chat template did not end within its limit of steps");
     json_t *v = json_loadb(vars, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
     const json_t *text = json_object_get(json_array_get(json_object_get(v, "messages"), 0), "content");
+    if (json_object_get(v, "document")) /* of a template for reranking: that alone */
+        text = json_object_get(v, "document");
     bool ok = json_is_string(text) && json_string_length(text);
     *out = (struct text_rendering){.n = ok ? json_string_length(text) : 1};
     out->text = malloc(out->n + 1);
@@ -257,6 +259,14 @@ tok_id tok_bos(const struct tok *t)
 {
     (void)t;
     return TOK_NONE;
+}
+
+static bool fake_adds_eos; /* the model's texts end with id 0 */
+
+bool tok_adds_eos(const struct tok *t)
+{
+    (void)t;
+    return fake_adds_eos;
 }
 
 tok_id tok_eos_main(const struct tok *t)

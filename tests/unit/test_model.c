@@ -141,7 +141,8 @@ static void test_refused(void **state)
     refused(o, ST_MODEL, "token_embd.weight is missing");
     o = sound;
     o.arch = "llama\x1b[2J";
-    refused(o, ST_UNSUPPORTED, "\"llama?[2J\" is not supported, expected one of llama, qwen2, qwen3, gemma3");
+    refused(o, ST_UNSUPPORTED, "\"llama?[2J\" is not supported, expected one of llama, qwen2, qwen3, gemma3, "
+                               "gemma-embedding");
     o = sound;
     o.extra_tensor = "blk.0.attn_q.bias";
     refused(o, ST_UNSUPPORTED, "blk.0.attn_q.bias belongs to a variant of llama");

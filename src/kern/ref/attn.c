@@ -75,11 +75,10 @@ void kern_ref_attn(const struct kern_attn *a, float *acc, void *scratch)
     for (uint64_t p = a->part0; p < a->part1; p++)
         for (uint32_t i = 0; i < a->queries; i++)
             for (uint32_t h = 0; h < a->heads; h++, acc += hd + KERN_ACC_EXTRA) {
-                uint64_t pos = a->pos0 + i, lo = p * KERN_PARTIAL, hi = lo + KERN_PARTIAL;
-                if (hi > pos + 1)
-                    hi = pos + 1;
-                if (a->window && pos + 1 > a->window && lo < pos + 1 - a->window)
-                    lo = pos + 1 - a->window;
+                uint64_t lo, hi, first = p * KERN_PARTIAL, end = first + KERN_PARTIAL;
+                kern_attn_sees(a->window, a->keys, a->pos0 + i, &lo, &hi);
+                lo = lo > first ? lo : first;
+                hi = hi < end ? hi : end;
                 if (lo < hi)
                     partial(a, a->q + i * a->q_token + (size_t)h * hd, lo, hi, acc);
                 else

@@ -172,7 +172,8 @@ static void job_values(struct attn_job *j)
 /* Live keys of query i within the partial whose first key is `base`, counted from there. */
 static void live_keys(const struct kern_attn *a, uint32_t i, uint64_t base, uint32_t *lo, uint32_t *hi)
 {
-    uint64_t end = a->pos0 + i + 1, start = a->window && end > a->window ? end - a->window : 0;
+    uint64_t start, end;
+    kern_attn_sees(a->window, a->keys, a->pos0 + i, &start, &end);
     uint64_t h = end > base ? end - base : 0, l = start > base ? start - base : 0;
     *hi = h < KERN_PARTIAL ? (uint32_t)h : KERN_PARTIAL;
     *lo = l < KERN_PARTIAL ? (uint32_t)l : KERN_PARTIAL;

@@ -51,6 +51,9 @@ struct ollama_request {
 MUST_CHECK enum status ollama_parse(const json_t *root, struct text_view body, bool chat, struct reply_job *job,
                                     struct ollama_request *out, struct err *e);
 
+/* What any request may say of how the model is loaded: options, of which *window is num_ctx (0 = not said), keep_alive. */
+MUST_CHECK enum status ollama_parse_loading(const json_t *root, uint32_t *window, struct err *e);
+
 /* The body, parsed; with strict_model, one for the model that is here. NULL: refused. */
 json_t *ollama_body(struct http_call *call);
 

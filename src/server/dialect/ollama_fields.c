@@ -120,6 +120,18 @@ static enum status parse_keep_alive(const json_t *root, bool *none, struct err *
     return ST_OK;
 }
 
+enum status ollama_parse_loading(const json_t *root, uint32_t *window, struct err *e)
+{
+    struct ollama_request rq = {.window = 0};
+    struct reply_job job;
+    bool unload;
+    server_job_init(&job);
+    const enum status st = parse_options(root, &job, &rq, e);
+    server_job_release(&job);
+    *window = rq.window;
+    return st == ST_OK ? parse_keep_alive(root, &unload, e) : st;
+}
+
 static enum status parse_think(const json_t *root, struct ollama_request *out, struct err *e)
 {
     static const char *const levels[] = {"low", "medium", "high"};

@@ -118,10 +118,17 @@ static bool thinks(const struct server *srv)
     return yes;
 }
 
-/* A model that can chat is told of tools, by its template or by a message of the system. */
+/* A model that can chat is told of tools, by its template or by a message of the system. One that does not write has
+ * nothing but its vectors. */
 static void write_capabilities(const struct server *srv, struct buf *out)
 {
+    const bool vectors = engine_vector_size(srv->engine) && engine_pooling(srv->engine) != POOLING_RANK;
+    if (srv->facts && srv->facts->mute) {
+        buf_adds(out, vectors ? "\"capabilities\":[\"embedding\"]" : "\"capabilities\":[]");
+        return;
+    }
     buf_adds(out, "\"capabilities\":[\"completion\"");
+    buf_adds(out, vectors ? ",\"embedding\"" : "");
     buf_adds(out, srv->chat && chat_has_template(srv->chat) ? ",\"tools\"" : "");
     buf_adds(out, thinks(srv) ? ",\"thinking\"]" : "]");
 }

@@ -30,6 +30,9 @@ enum status openai_prepare_bytes(size_t bytes, openai_preparer *fn, const struct
                                  struct reply_job *job, struct err *e)
 {
     struct prepare p = {fn, srv, body, job, e, ST_OK};
+    if (srv->facts && srv->facts->mute)
+        return err_set(e, ST_UNSUPPORTED, "model", "this model makes vectors of texts and writes none; they are at "
+                       "/v1/embeddings");
     openai_run(bytes, prepare, &p);
     return p.st;
 }

@@ -2,6 +2,8 @@
 #include "server/http/json_out.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 size_t http_utf8_char(const char *s, size_t n)
@@ -119,4 +121,34 @@ void http_json_fixed(struct buf *b, double v)
     add_digits(b, micro / 1000000, 1);
     buf_adds(b, ".");
     add_digits(b, micro % 1000000, 6);
+}
+
+/* Nine digits tell every float from its neighbours; fewer often do, and are half of what is sent. */
+void http_json_float(struct buf *b, float v)
+{
+    char text[24];
+    for (int digits = 7; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)v);
+        if (strtof(text, NULL) == v)
+            break;
+    }
+    char *point = strpbrk(text, ",."); /* the locale's */
+    if (point)
+        *point = '.';
+    buf_adds(b, text);
+}
+
+void http_json_base64(struct buf *b, const void *data, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *p = data;
+    buf_adds(b, "\"");
+    for (size_t i = 0; i < n; i += 3) {
+        const size_t left = n - i;
+        const uint32_t bits = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (left > 2 ? p[i + 2] : 0);
+        const char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63], left > 1 ? digits[bits >> 6 & 63] : '=',
+                              left > 2 ? digits[bits & 63] : '='};
+        buf_add(b, four, 4);
+    }
+    buf_adds(b, "\"");
 }

@@ -1,0 +1,39 @@
+/* server_fake_facts: what the engine below a real server says of itself. */
+#ifndef TESTS_SERVER_FAKE_FACTS_H
+#define TESTS_SERVER_FAKE_FACTS_H
+
+#include "engine/engine.h"
+
+/* Of vectors, which are three numbers: the first id, how many ids there are, and the last. */
+static enum model_pooling fake_pooling;
+static uint32_t fake_context = 3;
+
+uint32_t engine_context(const struct engine *en)
+{
+    (void)en;
+    return fake_context;
+}
+
+enum model_pooling engine_pooling(const struct engine *en)
+{
+    (void)en;
+    return fake_pooling;
+}
+
+uint32_t engine_vector_size(const struct engine *en)
+{
+    (void)en;
+    return fake_pooling ? 3 : 0;
+}
+
+const char *finish_name(enum finish f)
+{
+    return f == FINISH_STOP ? "stop" : f == FINISH_LENGTH ? "length" : "error";
+}
+
+const char *cache_miss_name(enum cache_miss m)
+{
+    return m == MISS_DIFFERS ? "text differs" : "none";
+}
+
+#endif
