@@ -19,9 +19,9 @@ CONTEXT, ROWS = 1024, 4
 class Server:
     """A running `ffwd serve`. `log` is what it wrote to stderr so far. Unless `tcp`, the options say where it listens."""
 
-    def __init__(self, *options, tcp=True, **more):
+    def __init__(self, *options, tcp=True, model=MODEL, **more):
         port = ["--port", "0"] if tcp else []
-        self.process = subprocess.Popen([FFWD, "serve", "-m", MODEL, *port, "--ctx", str(CONTEXT), *options],
+        self.process = subprocess.Popen([FFWD, "serve", "-m", model, *port, "--ctx", str(CONTEXT), *options],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more)
         self.log, self.url = "", None
         ready = threading.Event()
