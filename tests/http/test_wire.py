@@ -26,6 +26,7 @@ SPOKEN = {
 # What takes a body and answers without the model.
 ASKED = ["/v1/responses/input_tokens", "/v1/messages/count_tokens", "/api/show", "/tokenize", "/detokenize", "/apply-template",
          "/v1/ffwd/count", "/v1/ffwd/explain"]
+HIDDEN = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"  # what no reply may come to
 
 
 def encoded(path, **more):
@@ -123,6 +124,16 @@ def test_a_refusal_leaves_the_connection_open(server):
                                    ("/tokenize", b'{"content":"a"}', 200)) * 2:
             sock.sendall(request(path, body, end=False))
             assert take_reply(file)[0] == status
+
+
+@pytest.mark.parametrize("line, status", [("GET /v1/models", 200), ("HEAD /v1/models", 200), ("OPTIONS /v1/models", 204),
+                                          ("DELETE /v1/responses/resp_1", 404), ("POST /nothing", 404), ("CONNECT /health", 405)])
+def test_a_body_that_nobody_wants_is_no_request(server, line, status):
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for framed in (b"Content-Length: %d\r\n\r\n%s" % (len(HIDDEN), HIDDEN), b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(HIDDEN), HIDDEN)):
+            sock.sendall(f"{line} HTTP/1.1\r\nHost: localhost\r\n".encode() + framed + request("/tokenize", b'{"content":"a"}', end=False))
+            assert take_reply(file, bodiless=line.startswith("HEAD"))[0] == status
+            assert b'"tokens"' in take_reply(file)[2]
 
 
 def test_head_announces_what_get_sends(server):
@@ -227,9 +238,6 @@ def test_heads_of_all_sizes(server, line, headers, status):
 
 
 # ---- two readings of one head (RFC 9112) ----
-
-HIDDEN = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
 
 @pytest.mark.parametrize("headers, status", [
     (b"Host: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),
