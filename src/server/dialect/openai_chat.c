@@ -59,7 +59,9 @@ enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct 
     TRY(openai_refuse_fields(root, refused, e));
     TRY(parse_modalities(root, e));
     TRY(openai_parse_tools(root, &out->tools, e));
-    return parse_logprobs(root, job, e);
+    TRY(parse_logprobs(root, job, e));
+    openai_log_ignored(root, true);
+    return ST_OK;
 }
 
 /* A reply is of one shape or calls tools: not both in this version. */

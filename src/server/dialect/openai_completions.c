@@ -30,6 +30,7 @@ enum status openai_parse_completions(const json_t *root, struct reply_job *job, 
     if (best_of && best_of != job->n)
         return err_set(e, ST_UNSUPPORTED, "best_of", "best_of must equal n; this version does not choose among replies");
     job->logprobs = (uint32_t)(logprobs + 1);
+    openai_log_ignored(root, false);
     return ST_OK;
 }
 
