@@ -34,12 +34,14 @@ def is_time(v):
     return is_measured(v) and abs(v - time.time()) < SOON
 
 
-def is_account(v):
-    """Of usage.ffwd: how a reply came about, which may differ with what else runs."""
+def is_own(v):
+    """usage.ffwd, which says how a reply came about and may differ with what else runs; of /api/version the version."""
+    if isinstance(v, str):
+        return re.fullmatch(r"\d+\.\d+\.\d+", v)
     return isinstance(v, dict) and all(is_count(v.get(key)) for key in ("sampled", "steps", "replayed_ids"))
 
 
-VARYING = [("time", is_time, "created created_at completed_at"), ("ffwd", is_account, "ffwd"),
+VARYING = [("time", is_time, "created created_at completed_at"), ("ffwd", is_own, "ffwd"),
            ("ns", is_count, "total_duration prompt_eval_duration eval_duration"),
            ("ms", is_measured, "prompt_ms prompt_per_token_ms predicted_ms predicted_per_token_ms"),
            ("rate", is_measured, "prompt_per_second predicted_per_second"),
