@@ -290,19 +290,6 @@ def test_strict_model():
         assert s.stop() == 0
 
 
-def test_fields_that_nobody_knows_are_in_the_log(tmp_path):
-    log = tmp_path / "log"
-    s = Server("--log-file", str(log))
-    known = {"user": "ada", "metadata": {"a": "b"}, "service_tier": "auto", "top_k": 5, "guided_choice": ["a"], "cache_salt": "x",
-             "stream_options": None}
-    chat(s, max_tokens=1, extra_body={**known, "colour": 1, "si\nze": 2, "best_of": 3})
-    complete(s, "a", max_tokens=1, extra_body={**known, "messages": ASK, "parallel_tool_calls": True})
-    assert s.stop() == 0
-    lines = [line.split("server: ")[1] for line in log.read_text().splitlines() if "knows no such fields" in line]
-    assert lines == ["/v1/chat/completions knows no such fields, they were ignored: colour, si?ze, best_of",
-                     "/v1/completions knows no such fields, they were ignored: messages, parallel_tool_calls"]
-
-
 def test_taken_port(server):
     r = subprocess.run([FFWD, "serve", "-m", MODEL, "--port", str(server.port)], capture_output=True, timeout=60,
                        stdin=subprocess.DEVNULL)

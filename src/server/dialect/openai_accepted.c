@@ -1,7 +1,4 @@
-/*
- * openai_accepted: request fields that change no reply but have to be what the API says, and the names of all fields of
- * chat and completions, so that the others can be logged.
- */
+/* openai_accepted: request fields that change no reply but have to be what the API says. */
 #include <string.h>
 
 #include "server/dialect/openai.h"
@@ -47,28 +44,4 @@ enum status openai_check_accepted(const json_t *root, struct err *e)
     if (prediction && !json_is_object(prediction))
         return http_wrong_type(prediction, "prediction", "an object", e);
     return openai_check_metadata(root, e);
-}
-
-/* ---- all names ---- */
-
-/* Beside openai_sampling_names; those of openai_constraint.c and openai_extra.c among them. */
-#define OF_BOTH \
-    "cache_salt", "deadline_ms", "ebnf", "ffwd", "grammar", "guided_choice", "guided_grammar", "guided_json", \
-    "guided_regex", "ignore_eos", "json_schema", "logprobs", "max_completion_tokens", "max_tokens", "metadata", \
-    "model", "n", "prediction", "priority", "prompt_cache_key", "prompt_cache_retention", "regex", \
-    "response_format", "safety_identifier", "service_tier", "stop", "stream", "stream_options", \
-    "structured_outputs", "tool_choice", "tools", "user"
-
-void openai_log_ignored(const json_t *root, bool chat)
-{
-    static const char *const of_chat[] = {
-        OF_BOTH, "add_generation_prompt", "audio", "chat_template", "chat_template_kwargs", "continue_final_message",
-        "documents", "echo", "function_call", "functions", "messages", "modalities", "moderation",
-        "parallel_tool_calls", "reasoning_effort", "store", "top_logprobs", "verbosity", "web_search_options", NULL,
-    };
-    static const char *const of_completions[] = {OF_BOTH, "best_of", "echo", "prompt", "suffix", NULL};
-    if (chat)
-        server_log_ignored_beside("/v1/chat/completions", root, of_chat, openai_sampling_names);
-    else
-        server_log_ignored_beside("/v1/completions", root, of_completions, openai_sampling_names);
 }

@@ -3,7 +3,6 @@
 #define SERVER_DIALECT_OPENAI_FIELDS_H
 
 #include <jansson.h>
-#include <stdbool.h>
 
 #include "server/reply.h"
 
@@ -21,6 +20,9 @@ MUST_CHECK enum status openai_refuse_fields(const json_t *root, const struct ope
 /* The same for what other servers know beyond the API and this one does not. */
 MUST_CHECK enum status openai_refuse_extensions(const json_t *root, struct err *e);
 
+/* Of stream_options: padding against listeners, which nothing here adds. */
+MUST_CHECK enum status openai_check_obfuscation(const json_t *options, struct err *e);
+
 /* ---- what changes no reply (openai_accepted.c) ---- */
 
 /* A member that has to be a string where it is; `shown` names it in errors. */
@@ -31,9 +33,6 @@ MUST_CHECK enum status openai_check_metadata(const json_t *root, struct err *e);
 
 /* All such fields of chat and completions. */
 MUST_CHECK enum status openai_check_accepted(const json_t *root, struct err *e);
-
-/* The log names the fields of a request of chat, or of completions, that neither knows. */
-void openai_log_ignored(const json_t *root, bool chat);
 
 /* ---- what they share ---- */
 

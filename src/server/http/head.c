@@ -50,13 +50,13 @@ static void refuse_and_close(struct http_call *call, int status, const char *tex
     http_refuse(call, status, ST_ARGUMENT, text);
 }
 
-void http_check_head(struct http_call *call, const char *version)
+void http_check_head(struct http_call *call)
 {
     struct seen s = {0};
     (void)MHD_get_connection_values_n(call->conn, MHD_HEADER_KIND, look, &s);
     if (s.odd)
         refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "a header's name has a blank in it, or is empty");
-    else if (s.hosts > 1 || (!s.hosts && strcmp(version, MHD_HTTP_VERSION_1_1) == 0))
+    else if (s.hosts > 1 || (!s.hosts && call->http_1_1))
         refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "a request has one Host header");
     else if (s.lengths > 1 || (s.lengths && s.transfer))
         refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "the body's length is given twice");

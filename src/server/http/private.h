@@ -6,11 +6,13 @@
 
 #include "server/http/http.h"
 #include "server/http/keeper.h"
+#include "server/http/streams.h"
 
 struct http {
     struct http_config cfg;
     struct MHD_Daemon *daemon;
     struct http_keeper *keeper;
+    struct http_streams *streams;
     int stop_fd;             /* eventfd; readable once waits are to end */
     int quiet_fd;            /* the listening socket once no connection is taken from it any more; -1 before */
     atomic_bool stopping;    /* http_drain() was called */
@@ -24,7 +26,7 @@ void http_refuse(struct http_call *call, int status, enum status code, const cha
 /* ---- the head (head.c) ---- */
 
 /* Refuses a head that another reader could take for something else. */
-void http_check_head(struct http_call *call, const char *version);
+void http_check_head(struct http_call *call);
 
 /* The path of a request's target, which may be a whole address ("http://host/path"). */
 const char *http_take_target(struct http_call *call, const char *target);
