@@ -73,7 +73,7 @@ static bool in_list(const char *const *list, size_t n, const char *s)
 /* A request without a Host header is of HTTP/1.0, which no browser speaks. */
 static bool check_host(struct http_call *call, const struct server_gate *g)
 {
-    const char *host = http_header(call, MHD_HTTP_HEADER_HOST);
+    const char *host = http_host(call);
     char name[LIMIT_HOST + 1];
     bool bracketed;
     struct err e;
@@ -138,7 +138,7 @@ static bool check_origin(struct http_call *call, const struct server_gate *g)
         allow_origin(call, g, origin);
         return true;
     }
-    if (g->keys || !is_foreign(origin, http_header(call, MHD_HTTP_HEADER_HOST)))
+    if (g->keys || !is_foreign(origin, http_host(call)))
         return true;
     (void)err_set(&e, ST_ARGUMENT, "", "pages of '%.100s' may not use this server; --cors adds an origin", origin);
     refuse(call, MHD_HTTP_FORBIDDEN, &e);

@@ -119,23 +119,6 @@ def test_chunked_bodies(server):
 
 # ---- HTTP ----
 
-def test_one_byte_at_a_time(server):
-    body = message(b"a")
-    with server.connect() as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for byte in head(CHAT, len(body), "Connection: close") + body:
-            sock.sendall(bytes([byte]))
-        assert read_all(sock).startswith(b"HTTP/1.1 200 ")
-
-
-def test_pipelining(server):
-    body = message(b"a")
-    with server.connect() as sock:
-        sock.sendall((head(CHAT, len(body)) + body) * 3 + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        reply = read_all(sock)
-    assert reply.count(b"HTTP/1.1 200 OK") == 4 and reply.endswith(b"}")
-
-
 def test_methods(server):
     c = http.client.HTTPConnection(server.host, server.port, timeout=20)
     for method, path, status in (("HEAD", "/health", 200), ("HEAD", "/v1/models", 200), ("GET", CHAT, 405),

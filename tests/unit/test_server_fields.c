@@ -122,7 +122,7 @@ static void test_fields(void **state)
     assert_int_equal(parse("{\"max_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,\"seed\":9,"
                            "\"repetition_penalty\":1.5,\"stop\":[\"a\",\"b\\u0000c\"],\"stream\":true,\"n\":3,"
                            "\"stream_options\":{\"include_usage\":true},\"logprobs\":true,\"top_logprobs\":2,"
-                           "\"tools\":null,\"presence_penalty\":0.0,\"logit_bias\":{},\"user\":5,\"unknown\":[1],"
+                           "\"tools\":null,\"presence_penalty\":0.0,\"logit_bias\":{},\"user\":\"u\",\"unknown\":[1],"
                            "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"typical_p\":1,"
                            "\"min_tokens\":0,\"stop_token_ids\":[],\"regex\":null,\"use_beam_search\":false}",
                            true, &job, &e),

@@ -53,6 +53,6 @@ void native_explain(struct http_call *call)
     if (x.st == ST_OK)
         http_reply(call, 200, &x.out, 0);
     else
-        openai_refuse(call, 0, NULL, &x.e);
+        openai_refuse(call, 0, x.e.code == ST_NEVER_FITS ? "context_length_exceeded" : NULL, &x.e);
     buf_release(&x.out);
 }

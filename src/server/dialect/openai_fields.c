@@ -140,6 +140,7 @@ enum status openai_parse_common(const json_t *root, struct reply_job *job, struc
 {
     int64_t n = 1;
     TRY(openai_refuse_extensions(root, e));
+    TRY(openai_check_accepted(root, e));
     TRY(parse_max_tokens(root, job, e));
     TRY(openai_parse_sampling(root, job, e));
     TRY(openai_parse_stops(root, job, e));

@@ -1,4 +1,4 @@
-/* openai_fields: refusing fields by a table, and the parts of what chat and completions have in common. */
+/* openai_fields: refusing fields by a table, taking those that change nothing, and what chat and completions share. */
 #ifndef SERVER_DIALECT_OPENAI_FIELDS_H
 #define SERVER_DIALECT_OPENAI_FIELDS_H
 
@@ -22,6 +22,19 @@ MUST_CHECK enum status openai_refuse_extensions(const json_t *root, struct err *
 
 /* Of stream_options: padding against listeners, which nothing here adds. */
 MUST_CHECK enum status openai_check_obfuscation(const json_t *options, struct err *e);
+
+/* ---- what changes no reply (openai_accepted.c) ---- */
+
+/* A member that has to be a string where it is; `shown` names it in errors. */
+MUST_CHECK enum status openai_check_string(const json_t *o, const char *key, const char *shown, struct err *e);
+
+/* metadata: an object of a few short strings. */
+MUST_CHECK enum status openai_check_metadata(const json_t *root, struct err *e);
+
+/* All such fields of chat and completions. */
+MUST_CHECK enum status openai_check_accepted(const json_t *root, struct err *e);
+
+/* ---- what they share ---- */
 
 /* stop: a string or an array of strings. */
 MUST_CHECK enum status openai_parse_stops(const json_t *root, struct reply_job *job, struct err *e);

@@ -57,42 +57,12 @@ static enum status refuse_moved(const json_t *root, struct err *e)
 
 /* ---- what asks for nothing a client could notice, or for what is done anyway ---- */
 
-static enum status check_string(const json_t *o, const char *key, const char *shown, struct err *e)
-{
-    const json_t *v = http_get(o, key);
-    return v && !json_is_string(v) ? http_wrong_type(v, shown, "a string", e) : ST_OK;
-}
-
 /* It stands for a user, and every response shows it again. */
 static enum status check_user(const json_t *root, const char *key, struct err *e)
 {
-    TRY(check_string(root, key, key, e));
+    TRY(openai_check_string(root, key, key, e));
     if (json_string_length(http_get(root, key)) > LIMIT_RESPONSE_USER)
         return err_set(e, ST_ARGUMENT, key, "%s has more than %u bytes", key, LIMIT_RESPONSE_USER);
-    return ST_OK;
-}
-
-/* They are shown again with the response. */
-static enum status check_metadata(const json_t *root, struct err *e)
-{
-    const json_t *o = http_get(root, "metadata"), *v;
-    const char *key;
-    if (!o)
-        return ST_OK;
-    if (!json_is_object(o))
-        return http_wrong_type(o, "metadata", "an object", e);
-    if (json_object_size(o) > LIMIT_METADATA)
-        return err_set(e, ST_ARGUMENT, "metadata", "metadata has more than %u entries", LIMIT_METADATA);
-    json_object_foreach((json_t *)o, key, v) {
-        if (!json_is_string(v))
-            return http_wrong_type(v, "metadata", "an object of strings", e);
-        if (openai_chars(key, strlen(key)) > LIMIT_METADATA_KEY)
-            return err_set(e, ST_ARGUMENT, "metadata", "metadata has a name of more than %u characters",
-                           LIMIT_METADATA_KEY);
-        if (openai_chars(json_string_value(v), json_string_length(v)) > LIMIT_METADATA_VALUE)
-            return err_set(e, ST_ARGUMENT, "metadata", "metadata has a value of more than %u characters",
-                           LIMIT_METADATA_VALUE);
-    }
     return ST_OK;
 }
 
@@ -100,7 +70,7 @@ static enum status check_metadata(const json_t *root, struct err *e)
 static enum status check_cache(const json_t *root, struct err *e)
 {
     const json_t *o = http_get(root, "prompt_cache_options");
-    TRY(check_string(root, "prompt_cache_retention", "prompt_cache_retention", e));
+    TRY(openai_check_string(root, "prompt_cache_retention", "prompt_cache_retention", e));
     if (o && !json_is_object(o))
         return http_wrong_type(o, "prompt_cache_options", "an object", e);
     if (http_get(o, "comparison_response_id"))
@@ -119,9 +89,9 @@ static enum status check_accepted(const json_t *root, struct err *e)
     int64_t calls;
     TRY(check_user(root, "user", e));
     TRY(check_user(root, "safety_identifier", e));
-    TRY(check_string(root, "service_tier", "service_tier", e));
-    TRY(check_string(root, "instructions", "instructions", e));
-    TRY(check_metadata(root, e));
+    TRY(openai_check_string(root, "service_tier", "service_tier", e));
+    TRY(openai_check_string(root, "instructions", "instructions", e));
+    TRY(openai_check_metadata(root, e));
     TRY(check_cache(root, e));
     TRY(http_get_int(root, "max_tool_calls", 1, INT32_MAX, &calls, e)); /* of the API's own tools: there are none */
     if (truncation && !is_string(truncation, "disabled") && !is_string(truncation, "auto"))
@@ -161,8 +131,8 @@ static enum status take_schema(const json_t *format, struct cut bytes, struct se
 {
     static const char at[] = "text.format.schema";
     bool strict = false;
-    TRY(check_string(format, "name", "text.format.name", e));
-    TRY(check_string(format, "description", "text.format.description", e));
+    TRY(openai_check_string(format, "name", "text.format.name", e));
+    TRY(openai_check_string(format, "description", "text.format.description", e));
     if (http_get_bool(format, "strict", &strict, e) != ST_OK)
         return http_wrong_type(http_get(format, "strict"), "text.format.strict", "a boolean", e);
     const json_t *schema = http_get(format, "schema");

@@ -91,9 +91,10 @@ static void write_status(const struct reply *r, const struct reply_part *p, stru
     const bool failed = r->err.code != ST_OK, cut = p->result.finish == FINISH_LENGTH;
     if (!p->ended || failed)
         buf_addf(out, "\"status\":\"%s\",\"completed_at\":null,", failed ? "failed" : "in_progress");
+    else if (cut) /* the API's time is that of complete ones only */
+        buf_adds(out, "\"status\":\"incomplete\",\"completed_at\":null,");
     else
-        buf_addf(out, "\"status\":\"%s\",\"completed_at\":%lld,", cut ? "incomplete" : "completed",
-                 (long long)clock_unix());
+        buf_addf(out, "\"status\":\"completed\",\"completed_at\":%lld,", (long long)clock_unix());
     buf_adds(out, "\"error\":");
     if (failed) {
         buf_adds(out, "{\"code\":\"server_error\",\"message\":");

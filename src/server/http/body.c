@@ -22,7 +22,7 @@ static bool method_matches(const struct http_route *r, const char *method)
     return strcmp(method, r->method) == 0 || (strcmp(method, "HEAD") == 0 && strcmp(r->method, "GET") == 0);
 }
 
-static void refuse(struct http_call *call, int status, enum status code, const char *text)
+void http_refuse(struct http_call *call, int status, enum status code, const char *text)
 {
     call->refusal = status;
     (void)err_set(&call->refusal_err, code, "", "%s", text);
@@ -50,7 +50,7 @@ static const char *methods_of(const struct http_route *first)
 static void refuse_method(struct http_call *call)
 {
     const size_t n = strlen(call->allow) - strlen(AND_OPTIONS);
-    refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, ST_ARGUMENT, "");
+    http_refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, ST_ARGUMENT, "");
     (void)err_set(&call->refusal_err, ST_ARGUMENT, "", "this address takes %.*s only", (int)n, call->allow);
 }
 
@@ -64,14 +64,14 @@ void http_find_route(struct http_call *call, const char *method, const char *pat
     while (r->path && !path_matches(r, path))
         r++;
     if (!r->path) {
-        refuse(call, MHD_HTTP_NOT_FOUND, ST_ARGUMENT, "there is nothing at this address");
+        http_refuse(call, MHD_HTTP_NOT_FOUND, ST_ARGUMENT, "there is nothing at this address");
         return;
     }
     call->allow = methods_of(r);
     for (first = r; r->path && !(same_path(r, first) && method_matches(r, method));)
         r++;
     if (strcmp(method, "OPTIONS") == 0) {
-        refuse(call, MHD_HTTP_NO_CONTENT, ST_OK, "");
+        http_refuse(call, MHD_HTTP_NO_CONTENT, ST_OK, "");
     } else if (!r->path) {
         refuse_method(call);
     } else {
@@ -83,7 +83,7 @@ void http_find_route(struct http_call *call, const char *method, const char *pat
 
 static void refuse_length(struct http_call *call)
 {
-    refuse(call, MHD_HTTP_CONTENT_TOO_LARGE, ST_TOO_LONG, "");
+    http_refuse(call, MHD_HTTP_CONTENT_TOO_LARGE, ST_TOO_LONG, "");
     (void)err_set(&call->refusal_err, ST_TOO_LONG, "", "the body is longer than %u bytes", LIMIT_BODY);
 }
 
@@ -110,8 +110,8 @@ bool http_refuse_at_once(struct http_call *call)
 {
     if (!call->refusal || call->refusal == MHD_HTTP_NO_CONTENT)
         return false;
-    /* A client that asks first has sent nothing yet; an absurd length is not worth reading. */
-    return announced_length(call) > LIMIT_DRAIN ||
+    /* A client that asks first has sent nothing yet; an absurd length is not worth reading; others may end anywhere. */
+    return call->closes || announced_length(call) > LIMIT_DRAIN ||
            MHD_lookup_connection_value(call->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
 }
 

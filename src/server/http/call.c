@@ -79,7 +79,7 @@ static void queue(struct http_call *call, int status, struct MHD_Response *r, co
         add_header(r, call->more[i].name, call->more[i].value);
     if (call->allow && (status == MHD_HTTP_METHOD_NOT_ALLOWED || status == MHD_HTTP_NO_CONTENT))
         add_header(r, MHD_HTTP_HEADER_ALLOW, call->allow);
-    if (http_stopping(call->http))
+    if (http_stopping(call->http) || call->closes)
         add_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     call->status = status;
     call->replied = MHD_queue_response(call->conn, (unsigned)status, r);

@@ -14,7 +14,7 @@
 
 #define LAST_WORD_NS 1000000000u /* how long http_free() waits for the last replies to be taken */
 
-static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, const char *url, const char *method,
+static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, const char *target, const char *method,
                                   const char *version, void **con_cls)
 {
     struct http_call *call = calloc(1, sizeof *call);
@@ -33,9 +33,11 @@ static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, c
     *con_cls = call;
     atomic_fetch_add(&h->under_way, 1);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
-    http_find_route(call, method, url);
+    const char *path = http_take_target(call, target);
+    http_find_route(call, method, path);
     http_check_length(call);
-    if (!h->cfg.watch->admit(call, method, url))
+    http_check_head(call);
+    if (!h->cfg.watch->admit(call, method, path))
         return MHD_NO;
     if (!http_refuse_at_once(call))
         return MHD_YES;
@@ -167,6 +169,7 @@ static struct MHD_Daemon *start_daemon(struct http *h)
                             MHD_OPTION_CONNECTION_LIMIT, LIMIT_CONNECTIONS,
                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s,
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)LIMIT_CONNECTION_MEMORY,
+                            MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, h,
                             MHD_OPTION_THREAD_STACK_SIZE, (size_t)LIMIT_CONNECTION_STACK,
                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
                             MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,

@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 #include "base/base.h"
+#include "server/limits.h"
 
 struct http;
 struct http_call;
@@ -94,6 +95,8 @@ struct http_call {
     const char *path;               /* of the request, without the query */
     const char *path_rest;          /* what follows a route path that ends in '/', else "" */
     struct buf body;                /* the handler may release it early */
+    char target_host[LIMIT_HOST + 8]; /* of an address with a host in it, port included; "" = it has none */
+    bool closes;                    /* the connection ends with the reply */
     size_t body_held;               /* bytes counted against LIMIT_BODIES, */
     size_t held;                    /* and those of http_hold() */
     uint64_t drained;               /* bytes read and thrown away */
@@ -151,6 +154,9 @@ void http_reply_file(struct http_call *call, const struct http_file *f, const st
 
 /* A header of the request, or NULL. */
 const char *http_header(const struct http_call *call, const char *name);
+
+/* Whom the request is for, "name" or "name:port": its address says it before the header Host does. NULL = nobody says. */
+const char *http_host(const struct http_call *call);
 
 /* One more header of the reply; beyond HTTP_MORE it is a bug. */
 void http_add_header(struct http_call *call, const char *name, const char *value);

@@ -20,6 +20,22 @@ struct http {
     atomic_size_t body_held; /* bytes of all bodies and of what is kept of them, at most about LIMIT_BODIES */
 };
 
+/* Decides that the call is refused. */
+void http_refuse(struct http_call *call, int status, enum status code, const char *text);
+
+/* ---- the head (head.c) ---- */
+
+/* Refuses a head that another reader could take for something else. */
+void http_check_head(struct http_call *call);
+
+/* The path of a request's target, which may be a whole address ("http://host/path"). */
+const char *http_take_target(struct http_call *call, const char *target);
+
+/* Of what stands behind a '%' in addresses; for the library. */
+size_t http_unescape(void *cls, struct MHD_Connection *conn, char *s);
+
+/* ---- the route and the body (body.c) ---- */
+
 /* Finds the route, or says in refusal, refusal_err and allow why there is none. */
 void http_find_route(struct http_call *call, const char *method, const char *path);
 
