@@ -77,6 +77,14 @@ def test_malformed_bodies(server, path):
         assert status == 400 and json.loads(text)["error"]["type"] == "invalid_request_error", (body, text)
 
 
+@pytest.mark.parametrize("path", ["/apply-template", "/v1/ffwd/count", "/v1/ffwd/explain", "/v1/chat/completions"])
+def test_schemas_of_tools_are_schemas(server, path):
+    for wrong in ([], "{}", 5):
+        tools = [{"type": "function", "function": {"name": "f", "parameters": wrong}}]
+        status, reply = post(server, path, {"messages": HI, "tools": tools})
+        assert (status, reply["error"]["param"]) == (400, "tools[0].function.parameters"), wrong
+
+
 # ---- llama-server's addresses ----
 
 GREEDY = {"temperature": 0, "n_predict": 12}
