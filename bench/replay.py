@@ -32,7 +32,7 @@ CLASSES = ["tools_required", "tools_auto", "extraction", "edit", "code", "chat",
 TIME_BARS = {"tools_required": (0.75, 0.55), "tools_auto": (0.9, 0.75)}
 TIME_BARS_1B = {"extraction": 1 / 1.35, "edit": 1 / 2.5}
 COST_BAR, BATCH_BAR, PEER_BAR, DRAFT_BAR = 1.02, 0.8, 2.0, 1.02
-DRAFT_PAIRS, DRAFT_TOKENS = 5, 400
+DRAFT_PAIRS, DRAFT_TOKENS = 21, 400
 
 
 # ---------------------------------------------------------------------------------------------------- what is needed
@@ -121,17 +121,18 @@ def wrong_draft(args):
         draft = os.path.join(folder, "draft.gguf")
         output([kit.python(), os.path.join(ROOT, "tools/synth_model.py"), "--like", model, "--out", draft, "--layers", "2",
                 "--width", "256", "--heads", "4", "--kv-heads", "4", "--ffn", "768"])
-        for _ in range(DRAFT_PAIRS):
-            runs = []
-            for more in ([], ["--draft-model", draft]):
-                runs.append(json.loads(output(
+        sides = {"without": [], "with": ["--draft-model", draft]}
+        for pair in range(DRAFT_PAIRS):
+            runs = {}
+            for side in sorted(sides, reverse=pair % 2):  # each goes first half of the time
+                runs[side] = json.loads(output(
                     [args.ffwd, "run", "-m", model, "-p", "Write a long story about a ship.", "-n", str(DRAFT_TOKENS),
-                     "--threads", str(args.threads), "--sources", "draft", "--json"] + more)))
-            if runs[0]["ids"] != runs[1]["ids"]:
+                     "--threads", str(args.threads), "--sources", "draft", "--json"] + sides[side]))
+            if runs["with"]["ids"] != runs["without"]["ids"]:
                 die("a draft changed the reply")
-            ratios.append(runs[1]["usage"]["decode_seconds"] / runs[0]["usage"]["decode_seconds"])
+            ratios.append(runs["with"]["usage"]["decode_seconds"] / runs["without"]["usage"]["decode_seconds"])
             for key in counts:
-                counts[key] += runs[1]["usage"]["ffwd"]["by_source"]["draft"].get(key, 0)
+                counts[key] += runs["with"]["usage"]["ffwd"]["by_source"]["draft"].get(key, 0)
     ratios.sort()
     middle = ratios[len(ratios) // 2]
     return [f"A draft model that is never right (two layers of random weights; {counts['proposed']} ids proposed, "

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/curve.h"
 #include "ffwd.h"
+#include "format/format.h"
 #include "kern/kern.h"
 #include "model/model.h"
 #include "text/text.h"
@@ -27,7 +28,8 @@ static const struct opt opts[] = {
 static const struct opt_verb verb = {
     "info",
     "Says which kernels are used and why, which memory node (home), what memory there is, and, with -m, what the model "
-    "looks like and what its metadata says. JSON: {version, isa, why, threads, home, memory, libraries, model, metadata}; "
+    "looks like, how it writes tool calls and reasoning, and what its metadata says. JSON: {version, isa, why, threads, "
+    "home, memory, libraries, model, chat: {template, tools, reasoning}, metadata}; "
     "with --cost {points: [{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, decode_attention_ms_per_mkey, "
     "model, isa, threads}.",
     "[-m FILE] [--cost] [--json]", opts, sizeof opts / sizeof *opts};
@@ -76,6 +78,17 @@ static json_t *describe_model(const struct api_model *m)
                      (json_int_t)i->token_macs, "head_macs", (json_int_t)i->head_macs, "kv_position_bytes",
                      (json_int_t)kv_position_bytes(&kv), "panels", cli_panels(i->panels), "kv_groups",
                      describe_groups(i));
+}
+
+/* How conversations are written: null for what the chat template does not have, or has in a way that is not known. */
+static json_t *describe_chat(const struct weights *w)
+{
+    struct weights_str source = {0};
+    bool template = weights_string(w, "tokenizer.chat_template", &source);
+    const struct format *f = template ? format_detect(source.s, source.n) : NULL;
+    const struct format_reasoning *r = template ? format_detect_reasoning(source.s, source.n) : NULL;
+    return json_pack("{s:b, s:s?, s:s?}", "template", template, "tools", f ? format_name(f) : NULL, "reasoning",
+                     r ? r->name : NULL);
 }
 
 static void add_meta(void *ctx, const char *key, const char *value)
@@ -170,6 +183,7 @@ int verb_info(int argc, char **argv)
     }
     json_t *root = describe_machine(ops, o.threads, memory); /* loading decided on the home */
     json_object_set_new(root, "model", describe_model(&m));
+    json_object_set_new(root, "chat", describe_chat(m.weights));
     json_t *meta = json_object();
     weights_each_meta(m.weights, add_meta, meta);
     json_object_set_new(root, "metadata", meta);

@@ -523,6 +523,8 @@ def test_info():
     assert ("node" in machine["home"]) and (nodes > 1 or machine["home"] == "there is one memory node"), machine
     got = ffwd("info", "-m", any_model(), "--json").ok().json
     assert got["model"]["layers"] > 0 and got["metadata"]["general.architecture"] == got["model"]["architecture"]
+    chat = ffwd("info", "-m", need(SMOLLM2, "no SmolLM2"), "--json").ok().json["chat"]
+    assert chat == {"template": True, "tools": "hermes", "reasoning": None}, chat
     plain = ffwd("info", "-m", any_model()).ok().out
     assert "isa: " + machine["isa"] in plain and "general.architecture" in plain
 

@@ -12,18 +12,23 @@
 #ifndef KERN_SIMD_CHUNK_H
 #define KERN_SIMD_CHUNK_H
 
-#define AHEAD 1024      /* bytes of quants that are asked for before they are needed */
-#define META_AHEAD 640  /* and of meta */
+#define AHEAD 1024 /* bytes of quants that are asked for before they are needed, and the meta that goes with them */
 
-/* A panel's quants and its meta are two streams, which the processor's own prefetchers lose at each panel's end. */
-VEC_INLINE void prefetch_block(ktype type, const uint8_t *q, const uint8_t *meta, uint32_t b)
+/* A panel's quants and its meta are two streams, which the processor's own prefetchers lose at each panel's end: both go
+ * on in the next panel. `q`: the quants of block b; `meta`: of its file block. */
+VEC_INLINE void prefetch_block(ktype type, const struct kern_mat *m, const uint8_t *q, const uint8_t *meta, uint32_t b)
 {
     const struct panel_layout l = panel_layout(type);
+    const uint32_t ahead = (AHEAD + l.quant_bytes - 1) / l.quant_bytes, meta_ahead = l.per_block == 1 ? ahead : 1;
+    uint32_t blocks = m->cols / KERN_QBLOCK, metas = blocks / l.per_block;
+    q += b + ahead < blocks ? 0 : m->stride - (size_t)blocks * l.quant_bytes;
     for (uint32_t i = 0; i < l.quant_bytes; i += 64)
-        __builtin_prefetch(q + AHEAD + i);
-    if (b % l.per_block == 0)
-        for (uint32_t i = 0; i < l.meta_bytes; i += 64)
-            __builtin_prefetch(meta + META_AHEAD + i);
+        __builtin_prefetch(q + ahead * l.quant_bytes + i);
+    if (b % l.per_block)
+        return;
+    meta += b / l.per_block + meta_ahead < metas ? 0 : m->stride - (size_t)metas * l.meta_bytes;
+    for (uint32_t i = 0; i < l.meta_bytes; i += 64)
+        __builtin_prefetch(meta + meta_ahead * l.meta_bytes + i);
 }
 
 /* Up to FEW tokens: weights are unpacked in registers, where up to FEW_SUMS tokens' sums stay, too. */
@@ -40,7 +45,7 @@ VEC_INLINE void panel_few(ktype type, const struct kern_mat *m, const uint8_t *p
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
         const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
         struct panel_scales s = scales_of(type, mb, b % l.per_block);
-        prefetch_block(type, q, mb, b);
+        prefetch_block(type, m, q, mb, b);
         block_tile(type, 0, q, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, at, n);
     }
     for (int t = 0; t < n; t++)
@@ -57,8 +62,10 @@ VEC_INLINE void panel_many(ktype type, const struct kern_mat *m, const uint8_t *
     for (uint32_t t = 0; t < n; t++)
         acc[t] = vf_zero();
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
-        struct panel_scales s = scales_of(type, meta + (size_t)(b / l.per_block) * l.meta_bytes, b % l.per_block);
-        unpack_block(type, panel + (size_t)b * l.quant_bytes, bytes);
+        const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
+        struct panel_scales s = scales_of(type, mb, b % l.per_block);
+        prefetch_block(type, m, q, mb, b);
+        unpack_block(type, q, bytes);
         block_tokens(type, bytes, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, acc, n);
     }
 }
