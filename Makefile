@@ -87,7 +87,8 @@ SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
 .PHONY: build objs lib shim setup setup-test setup-long run serve test test-unit test-long test-clients tests asan tsan lint bench \
-        bench-limits bench-replay bench-servers kern-bench format notices models install uninstall deb clean help FORCE
+        bench-http bench-limits bench-replay bench-servers kern-bench format notices models install uninstall deb clean help \
+        FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -244,6 +245,8 @@ bench: setup-test ## measures against llama.cpp and ik_llama.cpp (IK_SOURCE=) an
 	   && BUILD=$(BUILD) FFWD=$(PROGRAM) PYTHON=$(PYTHON) bench/run.sh
 bench-limits: $(LIMITS) ## what this machine's memory and processors can do
 	@$(LIMITS)
+bench-http: ## measures what serving costs beside the engine
+	@$(MAKE) build && $(MAKE) models && FFWD=$(PROGRAM) bench/overhead.py
 bench-replay: setup-test ## measures what fast-forwarding saves, and rewrites that section of bench/RESULTS.md
 	@$(MAKE) build $(PYTHON) && $(MAKE) models && FFWD=$(PROGRAM) $(PYTHON) bench/replay.py
 bench-servers: setup-test ## measures the server against others and rewrites bench/SERVERS.md (BENCH_QUICK=1: only tries it)

@@ -9,6 +9,7 @@ replies of one token, another of many; from both follow the cost of a request an
 full speed gives what share of the engine's own time that is. The exit status is 0 when it was measured, met or not.
 """
 import argparse
+import glob
 import json
 import os
 import time
@@ -18,6 +19,7 @@ import servers
 
 REPLY = 65            # tokens of a long reply
 TURNS = 3             # requests of each client
+IDLE_S = 0.5
 REQUEST_US, TOKEN_US, SHARE = 300, 15, 0.01  # bars
 
 
@@ -29,12 +31,21 @@ def cpu_seconds(pid):
 def engine_seconds(pid):
     """Of its threads that compute."""
     spent = 0
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as comm:
-            if comm.read().startswith(("ffwd-engine", "ffwd-work")):
-                with open(f"/proc/{pid}/task/{tid}/schedstat", encoding="ascii") as f:
-                    spent += int(f.read().split()[0]) / 1e9
+    for task in glob.glob(f"/proc/{pid}/task/*"):
+        try:
+            if kit.read_text(f"{task}/comm").startswith(("ffwd-engine", "ffwd-work")):
+                spent += int(kit.read_text(f"{task}/schedstat").split()[0]) / 1e9
+        except (FileNotFoundError, ProcessLookupError):  # a connection's thread that has just ended
+            pass
     return spent
+
+
+def wait_idle(pid):
+    """Until the server has done what it prepares in the background, a grammar of the vocabulary, which is no request's."""
+    since = -1
+    while cpu_seconds(pid) - since > IDLE_S / 100:
+        since = cpu_seconds(pid)
+        time.sleep(IDLE_S)
 
 
 def cost(args, server, clients, tokens, seed):
@@ -50,6 +61,7 @@ def cost(args, server, clients, tokens, seed):
 def measure(args, server, seed):
     """{"request", "token": microseconds, "share": of the engine's time that one stream's tokens cost beside it}."""
     n = args.streams * TURNS
+    wait_idle(server.process.pid)
     cost(args, server, 1, 8, seed)  # first use of its memory
     short, _ = cost(args, server, args.streams, 1, seed + 1)
     long, _ = cost(args, server, args.streams, REPLY, seed + 2)

@@ -20,7 +20,6 @@ TEST="libcmocka-dev libsimde-dev python3-venv valgrind"
 LONG=
 [ "$(uname -m)" != x86_64 ] || LONG="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 CLIENTS="chromium fonts-dejavu-core"
-command -v npm >/dev/null || CLIENTS="$CLIENTS npm" # whoever has Node has it from anywhere
 
 # What rustc-web and cargo-web cannot stand beside.
 CONFLICTS="rustc rustc-mozilla cargo cargo-mozilla rustup"

@@ -28,6 +28,7 @@ mod schema;
 mod schema_numbers;
 mod scored;
 mod special;
+mod stack;
 mod stream;
 mod strftime;
 mod template;

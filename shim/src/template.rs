@@ -9,7 +9,7 @@ use crate::marks;
 use crate::strftime::Now;
 use crate::tokenizer::{Marks, Tok};
 use crate::vocab::NONE;
-use crate::{dialect, pyrepr, pystr, strftime};
+use crate::{dialect, pyrepr, pystr, stack, strftime};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, Serde, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
@@ -25,8 +25,6 @@ pub const FFWD_LIMIT_SOURCE: usize = 1 << 20;
 /// Rendering recurses with the template's own calls, and the engine drops, compares and prints values by recursion; callers
 /// may run on small stacks, so it gets one of its own. What is kept is nested at most pyrepr::DEPTH deep (pystr::kept),
 /// and a single expression can add some 60,000 levels to that: RECURSION calls with as many brackets as the parser takes.
-/// (Reserved only: memory is taken where it is touched.)
-const STACK: usize = 256 << 20;
 const RECURSION: usize = 400;
 
 pub struct Template {
@@ -183,13 +181,11 @@ fn describe(e: &Error) -> String {
 /// Runs `body` on the large stack; panics come back as errors of the border. An exhausted stack would not: it ends the
 /// process. Against that stand the limits on recursion, on what is printed and kept (pyrepr::DEPTH), and on fuel.
 fn on_own_stack<T: Send>(body: impl FnOnce() -> Res<T> + Send) -> Res<T> {
-    std::thread::scope(|scope| {
-        let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || crate::border::catch(body));
-        match run {
-            Ok(handle) => handle.join().unwrap_or_else(|_| fail(FFWD_BUG, "the rendering thread died")),
-            Err(e) => fail(FFWD_BUG, format!("no thread to render on: {e}")),
-        }
-    })
+    let mut result = None;
+    match stack::run(|| result = Some(crate::border::catch(body))) {
+        Ok(_) => result.unwrap_or_else(|| fail(FFWD_BUG, "the rendering thread died")),
+        Err(e) => fail(FFWD_BUG, format!("no thread to render on: {e}")),
+    }
 }
 
 fn environment() -> Environment<'static> {

@@ -103,6 +103,13 @@ static tok_id special_id(const struct weights *w, const char *key, size_t n_toke
     return weights_u32(w, key, &id) && id < n_tokens ? (tok_id)id : TOK_NONE;
 }
 
+/* Under its name, or under the one that older files have. */
+static tok_id infill_id(const struct weights *w, const char *key, const char *older, size_t n_tokens)
+{
+    tok_id id = special_id(w, key, n_tokens);
+    return id != TOK_NONE ? id : special_id(w, older, n_tokens);
+}
+
 static int said_flag(const struct weights *w, const char *key)
 {
     bool flag;
@@ -124,6 +131,13 @@ static void fill_source(const struct weights *w, const struct vocabulary *v, str
     src->eot = special_id(w, "tokenizer.ggml.eot_token_id", src->n_tokens);
     src->eom = special_id(w, "tokenizer.ggml.eom_token_id", src->n_tokens);
     src->pad = special_id(w, "tokenizer.ggml.padding_token_id", src->n_tokens);
+    src->infill = (struct tok_infill){
+        .prefix = infill_id(w, "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id", src->n_tokens),
+        .suffix = infill_id(w, "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id", src->n_tokens),
+        .middle = infill_id(w, "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id", src->n_tokens),
+        .repo = special_id(w, "tokenizer.ggml.fim_rep_token_id", src->n_tokens),
+        .file = special_id(w, "tokenizer.ggml.fim_sep_token_id", src->n_tokens),
+    };
     src->add_bos = said_flag(w, "tokenizer.ggml.add_bos_token");
     src->add_eos = said_flag(w, "tokenizer.ggml.add_eos_token");
     src->add_space_prefix = said_flag(w, "tokenizer.ggml.add_space_prefix");

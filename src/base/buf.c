@@ -65,18 +65,22 @@ bool buf_adds(struct buf *b, const char *s)
     return buf_add(b, s, strlen(s));
 }
 
+/* Printed where it would go at once, and again where that was too small. */
 bool buf_addf(struct buf *b, const char *fmt, ...)
 {
+    const size_t room = b->failed ? 0 : b->cap - b->len;
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, ap);
     va_end(ap);
     char *p = n >= 0 ? buf_reserve(b, (size_t)n) : NULL;
-    if (p) {
+    if (p && (size_t)n >= room)
         vsnprintf(p, (size_t)n + 1, fmt, again);
+    if (p)
         b->len += (size_t)n;
-    }
+    else if (room)
+        b->data[b->len] = 0;
     va_end(again);
     return p != NULL;
 }

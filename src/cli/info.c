@@ -28,8 +28,9 @@ static const struct opt opts[] = {
 static const struct opt_verb verb = {
     "info",
     "Says which kernels are used and why, which memory node (home), what memory there is, and, with -m, what the model "
-    "looks like, how it writes tool calls and reasoning, and what its metadata says. JSON: {version, isa, why, threads, "
-    "home, memory, libraries, model, chat: {template, tools, reasoning}, metadata}; "
+    "looks like, how it writes tool calls and reasoning, which tokens end its replies, and what its metadata says. JSON: "
+    "{version, isa, why, threads, home, memory, libraries, model, chat: {template, tools, reasoning}, "
+    "tokens: [{role, id, text}], metadata}; "
     "with --cost {points: [{tokens, ms}], head_ms_per_position, attention_ms_per_mkey, decode_attention_ms_per_mkey, "
     "model, isa, threads}.",
     "[-m FILE] [--cost] [--json]", opts, sizeof opts / sizeof *opts};
@@ -78,6 +79,41 @@ static json_t *describe_model(const struct api_model *m)
                      (json_int_t)i->token_macs, "head_macs", (json_int_t)i->head_macs, "kv_position_bytes",
                      (json_int_t)kv_position_bytes(&kv), "panels", cli_panels(i->panels), "kv_groups",
                      describe_groups(i));
+}
+
+/* Nothing where there is no such token. */
+static void add_token(json_t *list, const char *role, const struct tok *t, tok_id id)
+{
+    size_t n;
+    const char *s = tok_bytes(t, id, &n);
+    json_t *text = json_stringn(s, n); /* NULL where it is no UTF-8 */
+    if (id != TOK_NONE)
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o?}", "role", role, "id", (int)id, "text", text));
+    else
+        json_decref(text);
+}
+
+/* The tokens that a reply ends with, and those that the model fills in with; null where the tokenizer is not known. */
+static json_t *describe_tokens(const struct weights *w)
+{
+    struct api_model m;
+    struct err ignored;
+    const struct api_open o = {.path = weights_path(w), .want = API_TOK};
+    if (api_open(&m, &o, &ignored) != ST_OK)
+        return json_null();
+    size_t n;
+    const tok_id *ends = tok_eos(m.tok, &n);
+    const struct tok_infill *in = tok_infill(m.tok);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        add_token(list, "end", m.tok, ends[i]);
+    add_token(list, "prefix", m.tok, in->prefix);
+    add_token(list, "suffix", m.tok, in->suffix);
+    add_token(list, "middle", m.tok, in->middle);
+    add_token(list, "repo", m.tok, in->repo);
+    add_token(list, "file", m.tok, in->file);
+    api_close(&m);
+    return list;
 }
 
 /* How conversations are written: null for what the chat template does not have, or has in a way that is not known. */
@@ -183,6 +219,7 @@ int verb_info(int argc, char **argv)
     }
     json_t *root = describe_machine(ops, o.threads, memory); /* loading decided on the home */
     json_object_set_new(root, "model", describe_model(&m));
+    json_object_set_new(root, "tokens", describe_tokens(m.weights));
     json_object_set_new(root, "chat", describe_chat(m.weights));
     json_t *meta = json_object();
     weights_each_meta(m.weights, add_meta, meta);

@@ -264,6 +264,7 @@ static enum status fill_row(struct engine *en, struct row *r, const struct reque
     r->logprobs = rq->logprobs;
     r->prompt_logprobs = rq->prompt_logprobs;
     r->prompt_only = rq->prompt_only;
+    r->progress = rq->progress;
     r->no_prefix_cache = rq->no_prefix_cache;
     r->priority = rq->priority;
     r->deadline_ms = rq->deadline_ms;

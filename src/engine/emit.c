@@ -21,20 +21,28 @@ static const struct row_choice *choice_of(const struct row *r)
     return &r->choice[(r->said - 1) % ROW_CHOICES];
 }
 
-static void fill_event(struct event *ev, const struct row *r, bool first)
+void emit_id(const struct row *r, struct event *ev)
 {
-    ev->kind = EVENT_TOKEN;
-    ev->id = first ? r->ids[r->said - 1] : -1;
-    ev->text_n = ev->top_n = 0;
-    ev->logprob = 0;
-    ev->origin = choice_of(r)->origin;
-    if (!first || !r->logprobs)
-        return;
     const struct row_choice *c = choice_of(r);
+    ev->id = r->ids[r->said - 1];
+    ev->origin = c->origin;
+    if (!r->logprobs)
+        return;
     ev->logprob = c->logprob;
     ev->top_n = r->logprobs - 1;
     for (uint32_t i = 0; i < ev->top_n; i++)
         ev->top[i] = (struct event_logprob){c->top[i].id, c->top[i].logprob};
+}
+
+static void fill_event(struct event *ev, const struct row *r, bool first)
+{
+    ev->kind = EVENT_TOKEN;
+    ev->id = -1;
+    ev->text_n = ev->top_n = 0;
+    ev->logprob = 0;
+    ev->origin = choice_of(r)->origin;
+    if (first)
+        emit_id(r, ev);
 }
 
 /* Publishes what is certain, in as many events as it takes, one at least for a new id. False when there is more than the
@@ -54,6 +62,23 @@ static bool publish(struct engine *en, struct row *r)
         engine_news(en, r->slot);
     }
     return true;
+}
+
+void emit_progress(struct engine *en, struct row *r)
+{
+    const uint32_t fed = r->seq->len < r->prompt_n ? r->seq->len : r->prompt_n;
+    if (!r->progress || (r->began && fed <= r->told_fed) || slot_room(r->slot) < 2)
+        return;
+    struct event *ev = slot_next(r->slot);
+    ev->kind = EVENT_PROGRESS;
+    ev->id = -1;
+    ev->text_n = ev->top_n = 0;
+    ev->cached = r->cached;
+    ev->fed = r->told_fed = fed;
+    ev->ms = (float)((en->now - r->admitted) * 1e3);
+    r->began = true;
+    slot_publish(r->slot);
+    engine_news(en, r->slot);
 }
 
 /* Looks for stop strings in some more text. */
@@ -82,6 +107,7 @@ static bool say(struct engine *en, struct row *r)
     r->last = en->now;
     if (!r->ignore_eos && engine_ends(en, id)) {
         r->telling = false;
+        r->by_id = true;
         row_end(en, r, FINISH_STOP, NULL, NULL);
         return false;
     }

@@ -14,8 +14,14 @@
 /* Says ids[said, n), or ends the row, or both. A failure (r->status) ends it after that. */
 void emit_chosen(struct engine *en, struct row *r);
 
+/* Tells how far the prompt is, of a row that wants it told and has not told it yet. */
+void emit_progress(struct engine *en, struct row *r);
+
 /* Goes on with a row that is telling; then the rules that follow, so it may end. */
 void emit_more(struct engine *en, struct row *r);
+
+/* ids[said - 1] into an event, with the logprobs that were asked for. */
+void emit_id(const struct row *r, struct event *ev);
 
 /* Up to `cap` bytes of whole characters of s[0, n); at least 1 when n is not 0. */
 uint32_t emit_whole(const char *s, uint32_t n, uint32_t cap);

@@ -27,7 +27,6 @@ typedef uint64_t request_id; /* slot and generation; 0 is never valid */
 /* --- what a step costs ----------------------------------------------------------------------------------------------- */
 
 #define ENGINE_COST_POINTS 16u
-
 /*
  * Predicted milliseconds of a step: the points interpolated at its number of ids (proportional beyond the last), plus
  * head_ms for each position that gets a head and is sampled, plus attention_ms for each million keys that ids of longer
@@ -134,6 +133,7 @@ struct request {
     bool keep_special;           /* control tokens appear in the text */
     uint32_t logprobs;           /* alternatives per token to report, plus 1; 0 = none. At most LIMIT_LOGPROBS + 1 */
     bool prompt_logprobs;        /* of prompt ids too, as EVENT_PROMPT; needs logprobs */
+    bool progress;               /* EVENT_PROGRESS tells how far the prompt is */
     bool prompt_only;            /* ends with the prompt: nothing is chosen. Needs prompt_logprobs */
     int32_t priority;            /* lower goes first, within ±LIMIT_PRIORITY; 0 is usual */
     uint32_t deadline_ms;        /* from submission to the end; 0 = none */
@@ -154,7 +154,7 @@ struct request {
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_CANCELLED };
 const char *finish_name(enum finish f); /* "stop", "length", "error", "cancelled" */
 
-enum event_kind { EVENT_TOKEN, EVENT_PROMPT, EVENT_END };
+enum event_kind { EVENT_TOKEN, EVENT_PROMPT, EVENT_PROGRESS, EVENT_END };
 
 struct event_logprob {
     tok_id id;
@@ -163,18 +163,20 @@ struct event_logprob {
 
 /* EVENT_TOKEN: one chosen token, and the text that became certain with it (possibly none, never half a character; text
  * that could still be the beginning of a stop string is held back). EVENT_END: the last event; `text` is what was still
- * held back. A token whose text does not fit one event is followed by further EVENT_TOKENs with id -1; where the
- * text is cut does not depend on the reader. EVENT_PROMPT: one id of the prompt, in order, without text; the first has no
- * logprob (nothing comes before it): 0, and no alternatives. */
+ * held back, `id` the token that ended the reply, which has no text; -1 where something else did. A token whose text does
+ * not fit one event is followed by further EVENT_TOKENs with id -1; where the text is cut does not depend on the reader.
+ * EVENT_PROMPT: one id of the prompt, in order, without text; the first has no logprob (nothing comes before it): 0, and
+ * no alternatives. EVENT_PROGRESS: how far the prompt is: one when it begins to be fed, one after each step that fed it. */
 struct event {
     enum event_kind kind;
     tok_id id;
-    uint32_t text_n;
-    char text[LIMIT_EVENT_BYTES];
+    uint32_t text_n, top_n;
     float logprob;                      /* of the chosen token: raw log-softmax; 0 unless asked */
-    uint32_t top_n;
-    struct event_logprob top[LIMIT_LOGPROBS];
     int8_t origin;                      /* of the token: an enum source_kind, or ORIGIN_SAMPLED */
+    uint32_t cached, fed; /* of EVENT_PROGRESS: ids of the prompt that the prefix cache had, all that are fed, and the */
+    float ms;             /* time since it began */
+    struct event_logprob top[LIMIT_LOGPROBS];
+    char text[LIMIT_EVENT_BYTES];
 };
 
 #define ORIGIN_SAMPLED (-1) /* no source had it */
@@ -249,8 +251,8 @@ void engine_load(const struct engine *en, uint32_t *running, uint32_t *waiting);
 
 /* --- looking at it --------------------------------------------------------------------------------------------------- */
 
-/* A histogram: count[i] are values in (bound[i - 1], bound[i]], the last ones are above all bounds. */
 #define STAT_BUCKETS 20u
+/* A histogram: count[i] are values in (bound[i - 1], bound[i]], the last ones are above all bounds. */
 struct engine_histogram {
     const double *bound; /* [n] */
     uint32_t n;          /* < STAT_BUCKETS */

@@ -51,7 +51,8 @@ void row_begin(struct engine *en, struct slot *s)
     r->follow_n = r->told = r->preemptions = 0;
     r->found = (struct kv_peek){.miss = KV_MISS_UNKNOWN};
     r->peeked = 0;
-    r->counted = false;
+    r->counted = r->began = false;
+    r->told_fed = 0;
     r->miss = MISS_NONE;
     r->state = ROW_WAITING;
     r->slot = s;
@@ -65,6 +66,7 @@ void row_begin(struct engine *en, struct slot *s)
     memset(r->by_source, 0, sizeof r->by_source);
     r->certain = 0;
     r->hit = NULL;
+    r->by_id = false;
     row_list_add(&en->line, r);
     row_count(en);
 }
@@ -254,6 +256,8 @@ void row_end(struct engine *en, struct row *r, enum finish finish, const struct 
     ev->text_n = ev->top_n = 0;
     ev->logprob = 0;
     ev->origin = ORIGIN_SAMPLED;
+    if (r->by_id)
+        emit_id(r, ev);
     fill_drop(en, r);
     last_text(en, r, finish, stop, ev);
     fill_result(en, r, finish, err, stop, &s->result);

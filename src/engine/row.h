@@ -48,7 +48,7 @@ struct row {
     struct sample_params sampling;
     bool ignore_eos, stream_special;
     uint32_t logprobs;      /* as in struct request */
-    bool prompt_logprobs, prompt_only, no_prefix_cache;
+    bool prompt_logprobs, prompt_only, progress, no_prefix_cache;
     int32_t priority;
     uint32_t deadline_ms;
     char name[REQUEST_NAME];
@@ -84,6 +84,8 @@ struct row {
     uint32_t n;             /* ids so far */
     uint32_t said;          /* of those, how many became events, or ended the reply */
     uint32_t told;          /* prompt ids whose log-probabilities are out */
+    bool began;             /* it was told that the prompt begins, */
+    uint32_t told_fed;      /* and how far it is */
     double admitted, prefilled, first, last; /* first admission; end of the prompt; first and latest event; 0 = not yet */
     double stalled;         /* since when the ring has been full; 0 = it is not */
     uint32_t stalled_tail;  /* how much had been read then */
@@ -111,6 +113,7 @@ struct row {
     bool telling, untold;   /* some is left; the event that carries ids[said - 1] is */
     uint32_t certain;       /* bytes of stops.text that may go */
     const struct stop_rule *hit; /* the stop string that follows them; NULL = none */
+    bool by_id;             /* ids[said - 1] ends it */
 
     /* this step's */
     uint32_t sure;          /* ids behind the pending one that were certain */

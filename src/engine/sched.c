@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "engine/emit.h"
 #include "engine/inside.h"
 
 double sched_rank(int32_t priority, double now)
@@ -156,6 +157,7 @@ static void start(struct engine *en, struct row *r)
         stats_time(&en->stats, STAT_QUEUE, en->now - r->submitted);
     }
     row_list_add(&en->rows, r);
+    emit_progress(en, r);
 }
 
 /* What the prefix cache has for a waiting row. Looked up again only now and then: a long prompt takes a while, and what

@@ -145,6 +145,8 @@ static void publish(struct engine *en, struct step *st)
     en->now = engine_clock(en);
     for (uint32_t i = 0; i < st->n; i++) {
         struct row *r = st->rows[i];
+        if (!r->status)
+            emit_progress(en, r);
         if (r->wants_head || r->status)
             emit_chosen(en, r);
         else if (r->prompt_only && r->seq->len == r->prompt_n)

@@ -114,7 +114,10 @@ static void allow_origin(struct http_call *call, const struct server_gate *g, co
     const char *headers = http_header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);
     http_add_header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, all ? "*" : origin);
     if (call->refusal != MHD_HTTP_NO_CONTENT) {
-        http_add_header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_EXPOSE_HEADERS, "X-Request-Id, Request-Id, Retry-After");
+        http_add_header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_EXPOSE_HEADERS,
+                        "X-Request-Id, Request-Id, Retry-After, x-ratelimit-limit-requests, "
+                        "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
+                        "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens");
         return;
     }
     http_add_header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, call->allow);
@@ -156,6 +159,27 @@ const char *server_key_of(const struct http_call *call)
     return s;
 }
 
+/* Under the names that OpenAI's API has for it. */
+static void tell_limits(struct http_call *call, const struct server_gate *g, struct server_note *n)
+{
+    static const char *const names[2][3] = {
+        {"x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"},
+        {"x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"},
+    };
+    const struct server_key_left left = server_keys_left(g->keys, n->key);
+    const struct server_key_limit *limits[2] = {&left.requests, &left.tokens};
+    char (*to)[sizeof n->limits[0]] = n->limits;
+    for (size_t i = 0; i < 2; i++) {
+        if (!limits[i]->limit)
+            continue;
+        snprintf(to[0], sizeof to[0], "%u", limits[i]->limit);
+        snprintf(to[1], sizeof to[1], "%u", limits[i]->left);
+        snprintf(to[2], sizeof to[2], "%us", limits[i]->seconds);
+        for (size_t k = 0; k < 3; k++)
+            http_add_header(call, names[i][k], *to++);
+    }
+}
+
 /* Limits are of POST alone, which everything that makes the engine work is. */
 static void check_key(struct http_call *call, const struct server_gate *g, struct server_note *n)
 {
@@ -177,6 +201,7 @@ static void check_key(struct http_call *call, const struct server_gate *g, struc
         n->entered = true;
     else
         refuse(call, MHD_HTTP_TOO_MANY_REQUESTS, &e);
+    tell_limits(call, g, n);
 }
 
 /* ---- the watch ---- */

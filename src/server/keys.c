@@ -348,6 +348,23 @@ enum status server_keys_enter(struct server_keys *k, struct server_key *key, str
     return st;
 }
 
+static struct server_key_limit limit_of(double left, uint32_t a_minute)
+{
+    struct server_key_limit l = {.limit = a_minute, .left = left > 0 ? (uint32_t)left : 0};
+    if (a_minute)
+        l.seconds = (uint32_t)fmin(ceil((a_minute - left) * 60 / a_minute), UINT32_MAX);
+    return l;
+}
+
+struct server_key_left server_keys_left(struct server_keys *k, struct server_key *key)
+{
+    pthread_mutex_lock(&k->lock);
+    refill(key);
+    struct server_key_left left = {limit_of(key->requests, key->rpm), limit_of(key->tokens, key->tpm)};
+    pthread_mutex_unlock(&k->lock);
+    return left;
+}
+
 void server_keys_leave(struct server_keys *k, struct server_key *key, bool entered, uint64_t tokens)
 {
     pthread_mutex_lock(&k->lock);

@@ -40,6 +40,16 @@ struct server_key *server_keys_find(struct server_keys *k, const char *key, char
 /* One more request of the key. ST_BUSY with retry_after when that is beyond a limit. */
 MUST_CHECK enum status server_keys_enter(struct server_keys *k, struct server_key *key, struct err *e);
 
+/* What a key may still use of its limits per minute, and after how many seconds all of it is there again. */
+struct server_key_left {
+    struct server_key_limit {
+        uint32_t limit; /* 0 = there is none */
+        uint32_t left;
+        uint32_t seconds;
+    } requests, tokens;
+};
+struct server_key_left server_keys_left(struct server_keys *k, struct server_key *key);
+
 /* Gives up what find gave; `entered`: after server_keys_enter(), with the tokens that the request took. */
 void server_keys_leave(struct server_keys *k, struct server_key *key, bool entered, uint64_t tokens);
 

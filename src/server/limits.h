@@ -15,6 +15,7 @@
 #define LIMIT_REPLY (64u << 20)            /* bytes of one reply that is not streamed */
 #define LIMIT_TOP_LOGPROBS 20u             /* alternatives a token can be reported with */
 #define LIMIT_TOKENIZE (4u << 20)          /* bytes of a text that is only to be tokenized */
+#define LIMIT_INFILL_FILES 256u            /* files beside its own that one request for filling in shows the model */
 #define LIMIT_RELAXED (256u << 10)         /* bytes of the list of what is not enforced of tools' schemas */
 #define LIMIT_REPLAY_RECORDS 1024u         /* finished replies whose ids are kept for later turns */
 #define LIMIT_REPLAY_IDS (8u << 20)        /* ids of all of them; each takes five bytes */

@@ -12,11 +12,13 @@
 
 #define NOTE_TRACE 33u /* a trace's id in hexadecimal, the NUL counted */
 #define NOTE_SPAN 17u
+#define NOTE_LIMITS 6u
 
 struct server_note {
     struct server_key *key; /* NULL = none */
     bool entered;           /* it counts against the key's limits */
     char key_name[LIMIT_KEY_NAME + 1];
+    char limits[NOTE_LIMITS][12]; /* values of headers that tell what the key may still use */
     uint64_t began;         /* clock_ns() */
     char method[16], path[LIMIT_LOG_PATH + 1];
     char request_id[LIMIT_REQUEST_ID + 1]; /* the client's; "" */

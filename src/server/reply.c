@@ -114,9 +114,11 @@ static void make_part(struct reply *r, uint32_t i)
 
 static struct reply *make(struct http_call *call, struct reply_job *job, const struct reply_ops *ops)
 {
-    struct reply *r = calloc(1, sizeof *r);
+    const uint32_t parts = job->prompts_n * job->n;
+    struct reply *r = malloc(sizeof *r);
     if (!r)
         return NULL;
+    memset(r, 0, offsetof(struct reply, parts) + parts * sizeof *r->parts); /* all of them would be 60 KB */
     r->srv = call->app;
     r->call = call;
     r->ops = ops;
@@ -135,7 +137,7 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     keep(&r->job.owner, r->owner, sizeof r->owner);
     keep(&r->job.cache_key, r->cache_key, sizeof r->cache_key);
     keep(&r->job.session, r->session, sizeof r->session);
-    r->parts_n = r->job.prompts_n * r->job.n;
+    r->parts_n = parts;
     buf_init(&r->head, 4096);
     for (uint32_t i = 0; i < r->parts_n; i++)
         make_part(r, i);
@@ -180,6 +182,7 @@ enum status server_job_request(const struct reply_job *job, uint32_t part, struc
         .logprobs = job->logprobs,
         .prompt_logprobs = job->echo && job->logprobs,
         .prompt_only = job->nothing,
+        .progress = job->progress && job->stream,
         .no_prefix_cache = job->no_prefix_cache,
         .priority = job->priority,
         .deadline_ms = job->deadline_ms,
@@ -341,7 +344,11 @@ static void note_id(const struct reply *r, struct reply_part *p, const struct ev
 static void take_one(struct reply *r, struct reply_part *p, const struct event *ev)
 {
     struct buf *out = &r->call->out;
-    bool news = ev->kind != EVENT_END || ev->text_n;
+    if (ev->kind == EVENT_PROGRESS) {
+        r->ops->progress(r, p, ev, out);
+        return;
+    }
+    bool news = ev->kind != EVENT_END || ev->text_n || (r->ops->scores_end && ev->id >= 0);
     size_t before = collected(p), after;
     note_id(r, p, ev);
     if (p->assembly)
@@ -383,7 +390,8 @@ void server_reply_comment(struct reply *r, struct buf *out)
 
 enum progress { PROGRESS_SOME, PROGRESS_ALL, PROGRESS_FAILED, PROGRESS_GONE };
 
-/* Waits until there is something to send, the request has ended or failed, or the client is gone. */
+/* Waits until there is something to send, the request has ended or failed, or the client is gone; where http_wait() may
+ * not, PROGRESS_SOME can mean nothing. */
 static enum progress progress(struct reply *r)
 {
     for (;;) {
@@ -403,6 +411,8 @@ static enum progress progress(struct reply *r)
         switch (http_wait(r->call, fds, open)) {
         case HTTP_READY:
             break;
+        case HTTP_LATER:
+            return PROGRESS_SOME;
         case HTTP_QUIET:
             r->ops->quiet(r, &r->call->out);
             return PROGRESS_SOME;

@@ -49,6 +49,7 @@ struct reply_job {
     bool echo;    /* the prompt comes first in the reply; with logprobs, its tokens too */
     bool nothing; /* max_tokens was 0: no token is generated. Needs echo */
     bool plan;    /* usage tells how the request was served */
+    bool progress; /* a stream tells how far its prompts are */
     bool trace;   /* the reply tells where each of its ids came from */
     bool tells_ids;       /* the reply tells its ids */
     bool no_prefix_cache; /* as in struct request */
@@ -161,9 +162,11 @@ struct reply_ops {
     const char *prompt_field; /* the name of the prompt in errors */
     const char *stream_type;  /* Content-Type of streams; NULL = server-sent events */
     bool whole_calls;         /* streams tell of a call when it is complete: one that breaks is text there, too */
+    bool scores_end;          /* chunk and collect also get the EVENT_END of a reply that an id ended, for its logprob */
     /* An event of a streamed part. EVENT_END comes here too when it brings text. With an assembly the text has come as
      * pieces, before. */
     void (*chunk)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out);
+    void (*progress)(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out); /* of its prompt */
     void (*part_end)(struct reply *r, struct reply_part *p, struct buf *out);
     void (*end)(struct reply *r, struct buf *out);         /* all parts have ended */
     void (*broken)(struct reply *r, struct buf *out);      /* r->err, after the status was sent */

@@ -41,6 +41,7 @@ const struct http_route server_routes[] = {
     {"POST", "/v1/messages/count_tokens", anthropic_count_tokens, 0},
     {"POST", "/completion", native_completion, 0},
     {"POST", "/completions", native_completion, 0},
+    {"POST", "/infill", native_infill, 0},
     {"GET", "/props", native_props, 0},
     {"GET", "/slots", native_slots, 0},
     {"POST", "/tokenize", native_tokenize, 0},

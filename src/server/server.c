@@ -14,19 +14,28 @@
 #include "server/http/tls.h"
 #include "server/private.h"
 
+/* Cannot fail for so few bytes once the machine has booted. */
+static void fill_random(void *to, size_t n)
+{
+    if (getrandom(to, n, 0) != (ssize_t)n)
+        BUG("the system gives no random numbers");
+}
+
 uint64_t server_random(unsigned bits)
 {
     uint64_t v;
-    /* Cannot fail for so few bytes once the machine has booted. */
-    if (getrandom(&v, sizeof v, 0) != (ssize_t)sizeof v)
-        BUG("the system gives no random numbers");
+    fill_random(&v, sizeof v);
     return bits < 64 ? v >> (64 - bits) : v;
 }
 
 void server_write_id(char *to, size_t cap, const char *prefix)
 {
-    snprintf(to, cap, "%s%016llx%08llx", prefix, (unsigned long long)server_random(64),
-             (unsigned long long)server_random(32));
+    struct {
+        uint64_t most;
+        uint32_t more;
+    } v;
+    fill_random(&v, sizeof v);
+    snprintf(to, cap, "%s%016llx%08x", prefix, (unsigned long long)v.most, v.more);
 }
 
 /* No token stands for more bytes than the longest piece, up to what normalisation may take away (composing characters

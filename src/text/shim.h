@@ -11,8 +11,12 @@ struct grammar;
 struct grammar_cache;
 struct grammar_source;
 struct tok;
+struct tok_infill;
 struct ffwd_tok;
 struct ffwd_error;
+
+/* Looks up by their usual names those that are TOK_NONE (infill.c). */
+void text_find_infill(const struct tok *t, struct tok_infill *in);
 
 /* A code of the shim and its sentence as a status; `field` is what the sentence is about. */
 MUST_CHECK enum status text_status(int32_t code, const struct ffwd_error *from, const char *field, struct err *e);

@@ -36,6 +36,12 @@ struct text_view {
     size_t n;
 };
 
+/* Control tokens between which a model fills in what is missing (prefix, suffix, middle), and those before the names of a
+ * project and of its files. TOK_NONE: it has none. */
+struct tok_infill {
+    tok_id prefix, suffix, middle, repo, file;
+};
+
 /* A vocabulary as GGUF metadata holds it. Everything is read during tok_new_gguf() only. Absent numbers are TOK_NONE,
  * absent arrays NULL with count 0, absent flags -1 (the model kind's usual value is taken). */
 struct tok_source {
@@ -52,6 +58,7 @@ struct tok_source {
     size_t n_merges;
 
     tok_id bos, eos, unk, eot, eom, pad; /* TOK_NONE where the file names none */
+    struct tok_infill infill;            /* likewise: they are looked for by their usual names then */
 
     int add_bos, add_eos, add_space_prefix; /* 1, 0 or -1 = the file does not say */
 };
@@ -123,6 +130,7 @@ const tok_id *tok_eos(const struct tok *t, size_t *n);      /* that set, ascendi
 tok_id tok_bos(const struct tok *t);                        /* or TOK_NONE */
 tok_id tok_eos_main(const struct tok *t);                   /* the EOS the file names first, or TOK_NONE */
 bool tok_adds_bos(const struct tok *t);
+const struct tok_infill *tok_infill(const struct tok *t);   /* lives as long as t */
 bool tok_adds_eos(const struct tok *t); /* what the file says; no function here appends it */
 
 /* The id whose piece is exactly these bytes and which is control or user-defined, or TOK_NONE. */

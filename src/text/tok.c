@@ -16,7 +16,10 @@ struct tok {
     struct ffwd_tok *shim; /* owned */
     atomic_int refs;
     struct ffwd_tok_info info;
+    struct tok_infill infill;
 };
+
+#define NO_INFILL {TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE}
 
 _Static_assert(sizeof(struct text_view) == sizeof(struct ffwd_view), "views are handed over as they are");
 _Static_assert(sizeof(tok_id) == sizeof(int32_t), "ids are handed over as they are");
@@ -41,7 +44,7 @@ void tok_source_init(struct tok_source *src)
 {
     *src = (struct tok_source){
         .bos = TOK_NONE, .eos = TOK_NONE, .unk = TOK_NONE, .eot = TOK_NONE, .eom = TOK_NONE, .pad = TOK_NONE,
-        .add_bos = -1, .add_eos = -1, .add_space_prefix = -1,
+        .infill = NO_INFILL, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1,
     };
 }
 
@@ -51,7 +54,7 @@ static struct ffwd_view view(const char *s)
 }
 
 /* Wraps a tokenizer of the shim, which it owns from here on, also when it fails. */
-static enum status wrap(struct tok **out, struct ffwd_tok *shim, struct err *e)
+static enum status wrap(struct tok **out, struct ffwd_tok *shim, struct tok_infill infill, struct err *e)
 {
     struct tok *t = calloc(1, sizeof *t);
     if (!t) {
@@ -61,6 +64,8 @@ static enum status wrap(struct tok **out, struct ffwd_tok *shim, struct err *e)
     t->shim = shim;
     atomic_init(&t->refs, 1);
     ffwd_tok_about(shim, &t->info);
+    t->infill = infill;
+    text_find_infill(t, &t->infill);
     *out = t;
     return ST_OK;
 }
@@ -87,7 +92,7 @@ enum status tok_new_gguf(struct tok **out, const struct tok_source *src, struct 
     struct ffwd_error failure;
     struct ffwd_tok *shim = NULL;
     TRY(text_status(ffwd_tok_from_gguf(&s, &shim, &failure), &failure, "tokenizer", e));
-    return wrap(out, shim, e);
+    return wrap(out, shim, src->infill, e);
 }
 
 enum status tok_new_json(struct tok **out, const char *json, size_t n, const tok_id *eos, size_t n_eos, struct err *e)
@@ -97,7 +102,7 @@ enum status tok_new_json(struct tok **out, const char *json, size_t n, const tok
     *out = NULL;
     TRY(text_status(ffwd_tok_from_json((const uint8_t *)json, n, eos, n_eos, &shim, &failure), &failure,
                     "tokenizer.json", e));
-    return wrap(out, shim, e);
+    return wrap(out, shim, (struct tok_infill)NO_INFILL, e);
 }
 
 void tok_free(struct tok *t)
@@ -252,6 +257,11 @@ tok_id tok_bos(const struct tok *t)
 tok_id tok_eos_main(const struct tok *t)
 {
     return t->info.eos;
+}
+
+const struct tok_infill *tok_infill(const struct tok *t)
+{
+    return &t->infill;
 }
 
 bool tok_adds_bos(const struct tok *t)

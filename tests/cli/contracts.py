@@ -523,6 +523,8 @@ def test_info():
     assert ("node" in machine["home"]) and (nodes > 1 or machine["home"] == "there is one memory node"), machine
     got = ffwd("info", "-m", any_model(), "--json").ok().json
     assert got["model"]["layers"] > 0 and got["metadata"]["general.architecture"] == got["model"]["architecture"]
+    ends = [(t["id"], t["text"]) for t in got["tokens"] if t["role"] == "end"]
+    assert (got["metadata"]["tokenizer.ggml.eos_token_id"] in [str(i) for i, _ in ends]) and ends == sorted(ends), got
     chat = ffwd("info", "-m", need(SMOLLM2, "no SmolLM2"), "--json").ok().json["chat"]
     assert chat == {"template": True, "tools": "hermes", "reasoning": None}, chat
     plain = ffwd("info", "-m", any_model()).ok().out

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Official clients, unmodified, against the server with a real model, loopback only; for `make test-clients`.
+# Python clients, unmodified, against the server with a real model, loopback only; for `make test-clients`. Each has a file
+# here; a suite with packages or a runner of its own is a folder with a clients.sh, as tests/ai-sdk is.
 #   FFWD the program, SMOLLM2 the model file, BUILD where the clients' environment is made
 cd "$(dirname "$0")/../.." || exit 1
-: "${BUILD:=build}" "${FFWD:=build/ffwd}" "${SMOLLM2:=$HOME/.cache/ffwd/models/SmolLM2-135M-Instruct.Q4_1.gguf}"
+: "${FFWD:=build/ffwd}" "${SMOLLM2:=$HOME/.cache/ffwd/models/SmolLM2-135M-Instruct.Q4_1.gguf}"
 export FFWD SMOLLM2
 for f in "$FFWD" "$SMOLLM2"; do
     if ! [ -e "$f" ]; then
@@ -10,8 +11,5 @@ for f in "$FFWD" "$SMOLLM2"; do
         exit 1
     fi
 done
-venv=$BUILD/venv-clients wants=tests/clients/requirements.txt
-if ! [ "$venv/made" -nt "$wants" ]; then
-    python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet -r "$wants" && touch "$venv/made" || exit 1
-fi
-exec "$venv/bin/python" -B -m pytest -q -p no:cacheprovider --rootdir tests/clients tests/clients "$@"
+python=$(tests/clients/packages.sh python clients tests/clients/requirements.txt) || exit 1
+exec "$python" -B -m pytest -q --disable-warnings -p no:cacheprovider --rootdir tests/clients tests/clients "$@"

@@ -90,6 +90,18 @@ def guard(case, budgets):
     return test
 
 
+def deep(kv):
+    return Case("tiny_deep_" + kv, lambda: kit.tiny("gemma3"), 16, "--pp", "0", "--tg", "16", "--depth", "192", "--kv", kv)
+
+
+def cp1_half_precision_is_no_slower():
+    """CP1: what attention can be set to, f16 or f32 keys and values, costs no instructions where memory is no matter, so
+    the default, which reads half as much, is slower nowhere."""
+    f16, f32 = instructions(deep("f16")), instructions(deep("f32"))
+    print(f"keys and values in f16: {f16} instructions, in f32: {f32}, {f16 / f32 - 1:+.2%}")
+    assert f16 <= (1 + TOLERANCE) * f32
+
+
 def reason_to_skip():
     if not shutil.which("valgrind"):
         return "there is no valgrind"
@@ -110,7 +122,7 @@ def main():
         print(f"note: instruction budgets skipped, {why}\nguard: 0 passed, 0 failed, 1 skipped")
         return 0
     budgets = read_budgets()[1]
-    kit.run_all([guard(case, budgets) for case in CASES])
+    kit.run_all([guard(case, budgets) for case in CASES] + [cp1_half_precision_is_no_slower])
     kit.TEMP.cleanup()
     print("guard: {passed} passed, {failed} failed, {skipped} skipped".format(**kit.counts))
     return kit.counts["failed"] != 0

@@ -228,6 +228,21 @@ def test_echo_scores_the_prompt(server):
         assert sum((getattr(p, name) for p in parts), []) == getattr(lp, name)
 
 
+def test_the_id_that_ends_a_reply_is_scored(server):
+    """lm-eval asks for one token behind what it scores, and leaves out the last logprob, whatever the token is."""
+    ids, end = ids_of("The capital of France is Paris."), 2  # <|im_end|>
+    how = dict(max_tokens=1, echo=True, logprobs=1)
+    [plain] = complete(server, ids, **how).choices
+    [whole] = complete(server, ids, logit_bias={str(end): 100}, **how).choices
+    assert (plain.finish_reason, whole.finish_reason) == ("length", "stop") and whole.text == "The capital of France is Paris."
+    lp = whole.logprobs
+    assert lp.tokens[-1] == "<|im_end|>" and lp.text_offset[-1] == len(whole.text) and lp.token_logprobs[-1] < 0
+    assert lp.token_logprobs[:-1] == plain.logprobs.token_logprobs[:-1] and len(lp.top_logprobs) == len(ids) + 1
+    parts = [c.choices[0].logprobs for c in complete(server, ids, logit_bias={str(end): 100}, stream=True, **how)]
+    for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+        assert sum((getattr(p, name) for p in parts if p), []) == getattr(lp, name)
+
+
 # ---- what a prompt cost: cases PC2, PC3, PC8 ----
 
 SYSTEM = {"role": "system", "content": "You are the keeper of a small museum. " + TEXT}

@@ -22,6 +22,7 @@ sha256:{hashlib.sha256(b"key-of-ben").hexdigest()} \tname=ben  # only its hash
 few rpm=2
 slow tpm=60
 one  name=one concurrent=1
+fresh rpm=30 tpm=6000
 """
 
 
@@ -95,6 +96,22 @@ def test_requests_a_minute(keyed):
     assert status == 429 and anthropic_errors.check(body, headers) == "rate_limit_error" and headers["Retry-After"]
     assert ask(keyed, "few", "/v1/models", method="GET")[0] == 200, "looking is free"
     assert ask(keyed, "key-of-anna")[0] == 200, "others do not notice"
+
+
+def limits(headers):
+    return {k.lower().removeprefix("x-ratelimit-"): v for k, v in headers.items() if k.lower().startswith("x-ratelimit-")}
+
+
+def test_headers_tell_what_is_left(keyed):
+    status, headers, _ = ask(keyed, "fresh")
+    assert status == 200
+    assert limits(headers) == {"limit-requests": "30", "remaining-requests": "29", "reset-requests": "2s",
+                               "limit-tokens": "6000", "remaining-tokens": "6000", "reset-tokens": "0s"}
+    left = limits(ask(keyed, "fresh")[1])
+    assert left["remaining-requests"] == "28" and 5900 < int(left["remaining-tokens"]) < 6000, left
+    _, headers, _ = ask(keyed, "few")
+    assert {"limit-requests", "remaining-requests", "reset-requests"} == limits(headers).keys()
+    assert not limits(ask(keyed, "key-of-anna")[1]), "without limits there is nothing to tell"
 
 
 def test_tokens_a_minute(keyed):

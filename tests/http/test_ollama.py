@@ -84,6 +84,15 @@ def test_the_reply_goes_on_from_the_last_message(server):
     assert begun + reply["message"]["content"][:4] == text[:len(begun) + 4]
 
 
+def test_a_shape_begins_behind_a_begun_reply(server):
+    """As with Ollama, `format` is about what is generated: the begun text is no part of it."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9, "minimum": 0}}, "required": ["n"],
+              "additionalProperties": False}
+    for begun in ("The answer: ", '{"n":'):
+        reply = ask(server, messages=HI + [{"role": "assistant", "content": begun}], format=schema, options=GREEDY)
+        assert list(json.loads(reply["message"]["content"])) == ["n"], reply
+
+
 def test_seeds(server):
     free = {"temperature": 1.5, "num_predict": 24}
     assert ask(server, options=free | {"seed": 3})["message"] == ask(server, options=free | {"seed": 3})["message"]

@@ -21,21 +21,23 @@ LIMITS = description.limits()
 SAMPLING = ["openai_sampling", "openai_constraint", "openai_extra"]
 READ = [
     ({"ChatRequest"}, ["openai_chat", "openai_fields", "openai_tools", *SAMPLING],
-     set(), {"messages", "tools", "chat_template_kwargs"}),
-    ({"TextRequest"}, ["openai_completions", "openai_fields", *SAMPLING], {"messages"}, set()),
+     {"include_obfuscation"}, {"messages", "tools", "chat_template_kwargs"}),
+    ({"TextRequest"}, ["openai_completions", "openai_fields", *SAMPLING], {"messages", "include_obfuscation"}, set()),
     ({"ResponseRequest"},
-     ["responses", "responses_fields", "responses_items", "responses_tools", "openai_fields", *SAMPLING], set(), set()),
+     ["responses", "responses_fields", "responses_items", "responses_tools", "openai_fields", *SAMPLING],
+     {"include_obfuscation", "return_progress"}, set()),
     ({"MessageRequest"}, ["anthropic", "anthropic_fields", "anthropic_tools", "anthropic_turns", "openai_extra"],
      set(), {"model"}),
     ({"CompletionRequest"}, ["native_completion", *SAMPLING], {"messages"}, {"prompt"}),
+    ({"InfillTexts"}, ["native_infill"], set(), set()),
     ({"OllamaChatRequest", "OllamaTextRequest", "OllamaOptions"},
      ["ollama", "ollama_fields", "ollama_turns", "openai_sampling", "openai_tools", "openai_extra"], {"name"}, set()),
     ({"OllamaShowRequest"}, ["ollama_models"], set(), set()),
     ({"TokenizeRequest", "DetokenizeRequest", "CountRequest"}, ["native_text", "openai_tools"],
-     set(), {"model", "prompt", "chat_template_kwargs"}),
+     set(), {"model", "prompt", "chat_template_kwargs", "reasoning_effort"}),
 ]
 TABLES = {
-    "openai_chat": ["refused"], "openai_completions": ["refused"], "openai_fields": ["refused"],
+    "openai_chat": ["refused", "known"], "openai_completions": ["refused", "known"], "openai_fields": ["refused"],
     "openai_sampling": ["openai_sampling_names"], "openai_constraint": ["top"],
     "responses_fields": ["refused", "known", "moved"], "anthropic_fields": ["fields", "known"],
     "native_completion": ["refused", "known"],
@@ -45,7 +47,7 @@ TABLES = {
 }
 NEUTRAL = {"NULL": "OnlyNull", "FALSE": "OnlyFalse", "ZERO": "OnlyZero", "ONE": "OnlyOne", "EMPTY": "OnlyEmpty"}
 CEILINGS = [  # where a limit that is no integer's stands
-    ("LIMIT_STOPS", "Stops", "maxItems"), ("LIMIT_BIAS", "Bias", "maxProperties"),
+    ("LIMIT_INFILL_FILES", "input_extra", "maxItems"), ("LIMIT_STOPS", "Stops", "maxItems"), ("LIMIT_BIAS", "Bias", "maxProperties"),
     ("LIMIT_TOKENIZE", "content", "maxLength"), ("LIMIT_BREAKERS", "dry_sequence_breakers", "maxItems"),
     ("LIMIT_SALT", "cache_salt", "maxLength"), ("LIMIT_REPLAY_NAME", "prompt_cache_key", "maxLength"),
     ("LIMIT_TOOLS", "tools", "maxItems"), ("LIMIT_MESSAGES", "Messages", "maxItems"),
@@ -138,6 +140,8 @@ def test_ceilings_are_those_of_the_sources():
     everything = {**SCHEMAS}
     for schemas, *_ in READ:
         everything.update({name: resolved(some[0]) for name, some in members(schemas).items() if name not in everything})
+    everything.update({name: SCHEMAS["ResponseCounted"]["properties"][name] for name in ("metadata", "user")})
+    everything["input_extra"] = SCHEMAS["InfillTexts"]["properties"]["input_extra"]
     everything["content"] = SCHEMAS["TokenizeRequest"]["properties"]["content"]
     in_file = {limit: everything[name][keyword] for limit, name, keyword in CEILINGS}
     assert in_file == {limit: LIMITS[limit] for limit in in_file}
@@ -164,6 +168,8 @@ MORE = [  # requests beside the file's own examples; each is asked for whole and
     ("/v1/messages", {"messages": SAY, "max_tokens": 6, "stop_sequences": ["e"], "ffwd": TRACED}),
     ("/v1/messages", {"messages": SAY, "max_tokens": 60, "tool_choice": {"type": "any"},
                       "tools": [{"name": "look", "input_schema": LOOK}]}),
+    ("/v1/completions", {"prompt": "Once", "max_tokens": 2, "return_progress": True}),
+    ("/completion", {"prompt": "Twice", "n_predict": 2, "return_progress": True}),
     ("/completion", {"prompt": ["Once", "Twice"], "n_predict": 4, "n_probs": 2, "return_tokens": True, "ffwd": TRACED}),
     ("/api/chat", {"messages": SAY, "options": {"num_predict": 6}, "logprobs": True, "top_logprobs": 2, "ffwd": TRACED}),
     ("/api/chat", {"messages": SAY, "options": {"num_predict": 60}, "tools": [FUNCTION], "tool_choice": "required"}),
@@ -174,7 +180,8 @@ def is_valid(value, schema):
 
 
 OPERATIONS = {path: op for method, path, op in description.operations(DOC) if method == "POST"}
-EXAMPLES = [(path, op["requestBody"]["content"]["application/json"]["example"]) for path, op in OPERATIONS.items()]
+EXAMPLES = [(path, op["requestBody"]["content"]["application/json"]["example"]) for path, op in OPERATIONS.items()
+            if path != "/infill"]  # for which this model has no tokens
 
 
 def resolved(schema):

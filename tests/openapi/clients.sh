@@ -10,9 +10,6 @@ for f in "$FFWD" "$ASAN_FFWD" "$PYTHON"; do
         exit 1
     fi
 done
-venv=$BUILD/venv-openapi wants=tests/openapi/requirements.txt
-if ! [ "$venv/made" -nt "$wants" ]; then
-    python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet -r "$wants" && touch "$venv/made" || exit 1
-fi
+with=$(BUILD=$BUILD tests/clients/packages.sh python openapi tests/openapi/requirements.txt) || exit 1
 "$PYTHON" -B tests/golden/tiny_gguf.py "$BUILD/tiny" || exit 1
-exec "$venv/bin/python" -B tests/openapi/fuzz.py "$BUILD/tiny/smollm2.gguf" "$FFWD" "$ASAN_FFWD"
+exec "$with" -B tests/openapi/fuzz.py "$BUILD/tiny/smollm2.gguf" "$FFWD" "$ASAN_FFWD"

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "api/api.h"
 #include "base/base.h"
@@ -103,12 +104,20 @@ static tok_id choose(struct walk *w)
     return nth(from, w->words, (uint32_t)(draw(w, 2) * count(from, w->words)));
 }
 
+/* Of this thread alone: what else the machine does is not the mask's fault. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static bool mask(struct walk *w, uint32_t *out, struct matcher_next *next, struct err *e)
 {
-    uint64_t t0 = clock_ns();
+    uint64_t t0 = cpu_ns();
     bool ok = matcher_mask(w->m, out, next, e) == ST_OK;
     if (w->bench && w->bench->n < TIMES)
-        w->bench->ns[w->bench->n++] = clock_ns() - t0;
+        w->bench->ns[w->bench->n++] = cpu_ns() - t0;
     return ok;
 }
 

@@ -38,7 +38,7 @@ struct slot {
     bool keep_special;
     char held[LIMIT_EVENT_BYTES]; /* "say": text that is not told yet */
     uint32_t held_n;
-    uint32_t said, max, choice, logprobs;
+    uint32_t said, max, choice, logprobs, progress; /* EVENT_PROGRESSes to come */
     tok_id prompt[64];
     uint32_t prompt_n, prompt_told; /* told as EVENT_PROMPTs */
     char name[REQUEST_NAME];
@@ -90,6 +90,7 @@ enum status engine_submit(struct engine *en, const struct request *rq, request_i
     s.prompt_n = rq->prompt_n < 64 ? rq->prompt_n : 64;
     memcpy(s.prompt, rq->prompt, s.prompt_n * sizeof *s.prompt);
     s.prompt_told = rq->prompt_logprobs ? 0 : s.prompt_n;
+    s.progress = rq->progress ? 2 : 0;
     snprintf(s.name, sizeof s.name, "%s", rq->name);
     for (uint32_t i = 0; i < rq->prompt_n && i < sizeof s.script - 1 && rq->prompt[i] != ' '; i++)
         s.script[i] = (char)rq->prompt[i];
@@ -148,6 +149,10 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
     if (endless && !*s->says)
         s->says = script(s->script);
     *out = (struct event){.kind = EVENT_TOKEN, .logprob = -0.5f, .origin = ORIGIN_SAMPLED};
+    if (s->progress) {
+        *out = (struct event){.kind = EVENT_PROGRESS, .cached = 2, .fed = --s->progress ? 2 : s->prompt_n, .ms = 1.5f};
+        return 1;
+    }
     if (s->prompt_told < s->prompt_n) {
         out->kind = EVENT_PROMPT;
         out->id = s->prompt[s->prompt_told];

@@ -24,6 +24,9 @@ static inline const char *special_of(tok_id id)
     return id >= 0 && id < 8 ? fake_special[id] : NULL;
 }
 
+/* The tokens for filling in that the model has. */
+static struct tok_infill fake_infill = {TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE};
+
 struct chat_template {
     int unused;
 };
@@ -223,6 +226,18 @@ enum status tok_encode_rendering(const struct tok *t, const struct text_renderin
                                  struct err *e)
 {
     return tok_encode(t, r->text, r->n, 0, ids, count, e);
+}
+
+const struct tok_infill *tok_infill(const struct tok *t)
+{
+    (void)t;
+    return &fake_infill;
+}
+
+bool tok_adds_bos(const struct tok *t)
+{
+    (void)t;
+    return false;
 }
 
 tok_id tok_bos(const struct tok *t)

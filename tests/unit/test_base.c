@@ -112,6 +112,23 @@ static void buf_grows_to_its_limit(void **state)
     assert_null(b.data);
 }
 
+static void buf_prints_into_its_room(void **state)
+{
+    (void)state;
+    struct buf b;
+    buf_init(&b, 80);
+    assert_true(buf_addf(&b, "%060d", 1));
+    const size_t cap = b.cap;
+    assert_true(buf_addf(&b, "%s", "ab")); /* there is room */
+    assert_int_equal(b.cap, cap);
+    assert_true(buf_addf(&b, "%s", "cdefghij")); /* there is not, yet */
+    assert_int_equal(b.len, 70);
+    assert_string_equal(b.data + 58, "01abcdefghij");
+    assert_false(buf_addf(&b, "%011d", 2));
+    assert_string_equal(b.data + 58, "01abcdefghij");
+    buf_release(&b);
+}
+
 static void buf_reserve_and_drop(void **state)
 {
     (void)state;
@@ -539,6 +556,7 @@ int main(void)
         cmocka_unit_test(status_names_are_distinct),
         cmocka_unit_test(bug_aborts),
         cmocka_unit_test(buf_grows_to_its_limit),
+        cmocka_unit_test(buf_prints_into_its_room),
         cmocka_unit_test(buf_reserve_and_drop),
         cmocka_unit_test(arena_is_bounded_aligned_and_zero),
         cmocka_unit_test(arena_serves_large_pieces),

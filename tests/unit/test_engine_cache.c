@@ -77,7 +77,8 @@ static void test_switched_off(void **state)
     end(en);
 }
 
-/* Each turn's prompt is the last one, its reply, and something new: only that is fed. */
+/* PC1, PC8: each turn's prompt is the last one, its reply, and something new: only that is fed, though some layers of the
+ * model look back over a window alone, which the turns outgrow. */
 static void test_turns(void **state)
 {
     (void)state;
@@ -148,6 +149,48 @@ static void test_budget(void **state)
     end(en);
 }
 
+/* What EVENT_PROGRESS says of a prompt: where it begins, each step that feeds some of it, its end before the first id. */
+static void watch(struct engine *en, const tok_id *prompt, uint32_t n, uint32_t cached)
+{
+    request_id id;
+    struct err e = {.text = ""};
+    struct event ev = {0};
+    struct request rq = client_request(prompt, n, 3);
+    uint32_t told = 0, fed = 0, ids = 0;
+    rq.progress = true;
+    assert_int_equal(engine_submit(en, &rq, &id, &e), ST_OK);
+    while (ev.kind != EVENT_END) {
+        assert_true(engine_wait(en, id, 60000));
+        while (ev.kind != EVENT_END && engine_take(en, id, &ev, 1)) {
+            ids += ev.kind == EVENT_TOKEN;
+            if (ev.kind != EVENT_PROGRESS)
+                continue;
+            assert_true(!ids && !ev.text_n && ev.ms >= 0);
+            assert_int_equal(ev.cached, cached);
+            assert_true(told ? ev.fed > fed : ev.fed == cached);
+            fed = ev.fed;
+            told++;
+        }
+    }
+    engine_close(en, id);
+    assert_int_equal(fed, n);
+    assert_int_equal(ids, 3);
+    assert_int_equal(told, 1 + (n - cached + 99) / 100);
+}
+
+static void test_progress(void **state)
+{
+    (void)state;
+    struct engine *en = begin((struct engine_config){.rows = 2, .chunk = 100});
+    tok_id prompt[LONGEST];
+    client_prompt(prompt, 700, 1);
+    watch(en, prompt, 700, 0);
+    watch(en, prompt, 700, 699);
+    client_prompt(prompt + 640, 300, 2);
+    watch(en, prompt, 940, 640);
+    end(en);
+}
+
 static void test_failed_row(void **state)
 {
     (void)state;
@@ -177,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_again),  cmocka_unit_test(test_switched_off), cmocka_unit_test(test_turns),
         cmocka_unit_test(test_agents), cmocka_unit_test(test_failed_row),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

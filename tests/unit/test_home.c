@@ -113,6 +113,7 @@ static void two_nodes(void)
     put_node(1, "4-7\n", 20 * GB, 0);
 }
 
+/* CP3: a second socket makes nothing slower, since by default all threads and pages keep to one. */
 static void keeps_to_one_node(void **state)
 {
     (void)state;

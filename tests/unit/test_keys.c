@@ -141,6 +141,33 @@ static void limits(void **state)
     server_keys_free(k);
 }
 
+static void check_limit(struct server_key_limit l, uint32_t limit, uint32_t left, uint32_t seconds)
+{
+    assert_int_equal(l.limit, limit);
+    assert_in_range(l.left, left, left + 1);
+    assert_in_range(l.seconds, seconds ? seconds - 1 : 0, seconds); /* time goes by */
+}
+
+static void what_is_left(void **state)
+{
+    (void)state;
+    struct server_keys *k = open_keys("a rpm=3 tpm=600\nb\n");
+    char name[LIMIT_KEY_NAME + 1];
+    struct err e = {0};
+    struct server_key *a = server_keys_find(k, "a", name), *b = server_keys_find(k, "b", name);
+    check_limit(server_keys_left(k, a).requests, 3, 3, 0);
+    check_limit(server_keys_left(k, a).tokens, 600, 600, 0);
+    assert_int_equal(server_keys_enter(k, a, &e), ST_OK);
+    check_limit(server_keys_left(k, a).requests, 3, 2, 20);
+    server_keys_leave(k, a, true, 900); /* in debt: nothing is left, and it takes longer than a minute */
+    a = server_keys_find(k, "a", name);
+    check_limit(server_keys_left(k, a).tokens, 600, 0, 90);
+    check_limit(server_keys_left(k, b).requests, 0, 0, 0);
+    server_keys_leave(k, a, false, 0);
+    server_keys_leave(k, b, false, 0);
+    server_keys_free(k);
+}
+
 /* What is under way is not forgotten when its key goes and comes back. */
 static void a_key_that_comes_back(void **state)
 {
@@ -265,6 +292,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines),  cmocka_unit_test(wrong_lines),           cmocka_unit_test(limits),
+        cmocka_unit_test(what_is_left),
         cmocka_unit_test(threads), cmocka_unit_test(a_key_that_comes_back), cmocka_unit_test(all_of_them_change),
         cmocka_unit_test(a_file_that_cannot_be_opened),
     };

@@ -164,7 +164,7 @@ static const struct wrong {
     {"'n_cache_reuse':256", "n_cache_reuse"},
     {"'t_max_predict_ms':100", "t_max_predict_ms"},
     {"'timings_per_token':true", "timings_per_token"},
-    {"'return_progress':true", "return_progress"},
+    {"'return_progress':1", "return_progress"},
     {"'post_sampling_probs':true", "post_sampling_probs"},
     {"'response_fields':['content']", "response_fields"},
     {"'sse_ping_interval':5", "sse_ping_interval"},
@@ -243,6 +243,103 @@ static void test_completion_stream(void **state)
     stop(&l);
 }
 
+#define PROGRESS "'prompt_progress':{'total':8,'cache':2,"
+
+/* llama-server's return_progress, which chat and completions know too. */
+static void test_progress(void **state)
+{
+    static const char *const bodies[][2] = {
+        {"/completion", "{'prompt':'hi there','n_predict':2,'return_progress':true"},
+        {"/v1/completions", "{'prompt':'hi there','max_tokens':2,'return_progress':true"},
+        {"/v1/chat/completions", "{" HI ",'max_tokens':2,'return_progress':true"},
+    };
+    struct live l;
+    (void)state;
+    start(&l, false);
+    for (size_t i = 0; i < 3; i++) {
+        char body[200];
+        snprintf(body, sizeof body, "%s,'stream':true}", bodies[i][1]);
+        char *s = post(&l, bodies[i][0], json(body));
+        const char *begins = strstr(s, json(PROGRESS "'processed':2,'time_ms':1.500000}}\n\n"));
+        const char *ends = strstr(s, json(PROGRESS "'processed':8,'time_ms':1.500000}}\n\n"));
+        const char *first = strstr(s, "\"H\"");
+        if (!begins || begins > ends || ends > first)
+            fail_msg("%s", s);
+        free(s);
+        snprintf(body, sizeof body, "%s}", bodies[i][1]);
+        s = post(&l, bodies[i][0], json(body));
+        assert_null(strstr(s, "progress")); /* there is none to tell of a whole reply */
+        expect(s, 200, "He");
+        ask(&l, bodies[i][0], "{" HI ",'prompt':'x','return_progress':5}", 400, "'param':'return_progress'");
+    }
+    stop(&l);
+}
+
+/* ---- /infill, and suffix ---- */
+
+#define GAP "'input_prefix':'int ','input_suffix':';'"
+
+static void test_infill(void **state)
+{
+    static const struct {
+        const char *body, *part;
+    } wrong[] = {
+        {"{'input_prefix':'a'}", "input_suffix is missing"},
+        {"{'input_suffix':'a'}", "input_prefix is missing"},
+        {"{'input_prefix':1,'input_suffix':'a'}", "'param':'input_prefix'"},
+        {"{" GAP ",'prompt':['a']}", "'param':'prompt'"},
+        {"{" GAP ",'input_extra':'a'}", "'param':'input_extra'"},
+        {"{" GAP ",'input_extra':[{'text':'a'},'b']}", "'param':'input_extra[1]'"},
+        {"{" GAP ",'input_extra':[{'filename':'a'}]}", "input_extra[0]: text is missing"},
+        {"{" GAP ",'input_extra':[{'text':'a','filename':1}]}", "'param':'input_extra[0]'"},
+        {"{" GAP ",'n_predict':0}", "'param':'n_predict'"},
+    };
+    struct live l;
+    (void)state;
+    start(&l, false);
+    ask(&l, "/infill", "{" GAP "}", 400, "input_prefix: this model has no tokens for filling in a text");
+    fake_infill = (struct tok_infill){1, 2, 3, TOK_NONE, TOK_NONE};
+    ask(&l, "/infill", "{" GAP ",'prompt':'x','n_predict':2,'n_cmpl':2}", 200, "'content':'He'");
+    ask(&l, "/infill", "{" GAP ",'stream':true}", 200, "'tokens_evaluated':8}\n\n");
+    ask(&l, "/infill", "{" GAP ",'input_extra':[{'text':'a'}],'stream':true}", 200, "'tokens_evaluated':28}\n\n");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        ask(&l, "/infill", wrong[i].body, 400, wrong[i].part);
+    struct buf many;
+    buf_init(&many, 1 << 20);
+    for (uint32_t i = 0; i <= LIMIT_INFILL_FILES; i++)
+        buf_adds(&many, i ? ",{'text':''}" : "{'input_prefix':'','input_suffix':'','input_extra':[{'text':''}");
+    buf_adds(&many, "]}");
+    ask(&l, "/infill", many.data, 400, "input_extra has more than 256 entries");
+    buf_release(&many);
+    ask(&l, "/completion", "{'prompt':'x'," GAP "}", 400, "'param':'input_prefix'");
+    stop(&l);
+    fake_infill = (struct tok_infill){TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE};
+}
+
+static void test_suffix(void **state)
+{
+    struct live l;
+    (void)state;
+    start(&l, false);
+    ask(&l, "/v1/completions", "{'prompt':'x','suffix':''}", 200, "Hello");
+    ask(&l, "/v1/completions", "{'prompt':'x','suffix':'y'}", 400, "suffix: this model has no tokens");
+    ask(&l, "/api/generate", "{'prompt':'x','suffix':'y'}", 400, "suffix: this model has no tokens");
+    fake_infill = (struct tok_infill){1, 2, 3, TOK_NONE, TOK_NONE};
+    ask(&l, "/v1/completions", "{'prompt':['x','z'],'suffix':'y'}", 200, "{'index':1,'text':'Hello");
+    ask(&l, "/v1/ffwd/count", "{'prompt':['x','zz'],'suffix':'y'}", 200, "'input_tokens':11,");
+    ask(&l, "/v1/completions", "{'prompt':[1,2],'suffix':'y'}", 400, "'param':'suffix'");
+    ask(&l, "/v1/completions", "{'prompt':'x','suffix':'y','echo':true}", 400, "'param':'suffix'");
+    ask(&l, "/v1/completions", "{'prompt':'x','suffix':5}", 400, "'param':'suffix'");
+    ask(&l, "/api/generate", "{'prompt':'x','suffix':'y','stream':false}", 200, "'response':'Hello");
+    ask(&l, "/api/generate", "{'suffix':'y','stream':false}", 200, "'response':'Hello");
+    ask(&l, "/api/generate", "{'prompt':'x','suffix':5}", 400, "suffix");
+    ask(&l, "/api/generate", "{'prompt':'x','suffix':'y','raw':true}", 400, "suffix cannot be combined with raw");
+    ask(&l, "/api/generate", "{'prompt':'x','suffix':'y','system':'s'}", 400, "suffix cannot be combined with");
+    ask(&l, "/api/generate", "{'prompt':'x','suffix':'y','think':true}", 400, "think");
+    stop(&l);
+    fake_infill = (struct tok_infill){TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE, TOK_NONE};
+}
+
 /* ---- /props and /slots ---- */
 
 static char *get(const struct live *l, const char *path)
@@ -316,6 +413,9 @@ int main(void)
         cmocka_unit_test(test_wrong_completion_fields),
         cmocka_unit_test(test_completion_whole),
         cmocka_unit_test(test_completion_stream),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_infill),
+        cmocka_unit_test(test_suffix),
         cmocka_unit_test(test_props),
         cmocka_unit_test(test_slots),
     };

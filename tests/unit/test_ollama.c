@@ -158,7 +158,6 @@ static const struct wrong {
     {"'tools':{}", "tools"},
     {"'tool_choice':'required'", "tool_choice"},
     {"'template':'{{ .Prompt }}'", "template"},
-    {"'suffix':'x'", "suffix"},
     {"'context':[1]", "context"},
     {"'truncate':true", "truncate"},
     {"'shift':true", "shift"},

@@ -292,6 +292,10 @@ static void test_refused(void **state)
         {"{\"stream\":1}", "stream", ST_ARGUMENT},
         {"{\"stream_options\":{\"include_usage\":true}}", "stream_options", ST_ARGUMENT},
         {"{\"stream\":true,\"stream_options\":{\"include_usage\":1}}", "stream_options.include_usage", ST_ARGUMENT},
+        {"{\"stream\":true,\"stream_options\":{\"include_obfuscation\":true}}", "stream_options.include_obfuscation",
+         ST_UNSUPPORTED},
+        {"{\"stream\":true,\"stream_options\":{\"include_obfuscation\":1}}", "stream_options.include_obfuscation",
+         ST_ARGUMENT},
         {"{\"presence_penalty\":\"x\"}", "presence_penalty", ST_ARGUMENT},
         {"{\"stop_token_ids\":[2]}", "stop_token_ids", ST_UNSUPPORTED},
         {"{\"bad_words\":[\"a\"]}", "bad_words", ST_UNSUPPORTED},
@@ -338,7 +342,6 @@ static void test_refused(void **state)
     check_refused("{\"echo\":true}", true, ST_UNSUPPORTED, "echo");
     check_refused("{\"echo\":true,\"max_tokens\":-1}", false, ST_ARGUMENT, "max_tokens");
     check_refused("{\"echo\":true,\"max_tokens\":0,\"max_completion_tokens\":1}", false, ST_ARGUMENT, "max_tokens");
-    check_refused("{\"suffix\":\"x\"}", false, ST_UNSUPPORTED, "suffix");
     check_refused("{\"best_of\":2}", false, ST_UNSUPPORTED, "best_of");
 }
 

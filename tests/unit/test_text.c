@@ -208,6 +208,46 @@ static void test_refusals(void **state)
     tok_free(NULL);
 }
 
+/* A reply ends with whatever the file calls EOS, EOT or EOM, and with whatever is spelled like the end of a turn. */
+static void test_ends(void **state)
+{
+    static const char *const names[] = {"<one>", "<two>", "<three>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>",
+                                        "<|endoftext|>", "<other>"};
+    static struct words w;
+    struct tok_source src;
+    struct err e;
+    struct tok *t;
+    char piece[4];
+    size_t n;
+    (void)state;
+    w.n = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        byte_stand_in(b, piece);
+        add(&w, piece, TOK_NORMAL, 0);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        add(&w, names[i], i == 4 ? TOK_NORMAL : TOK_CONTROL, 0);
+    tok_source_init(&src);
+    src.model = "gpt2";
+    src.pre = "smollm";
+    src.tokens = w.tokens;
+    src.types = w.types;
+    src.n_tokens = w.n;
+    src.merges = merges;
+    src.n_merges = 1;
+    src.eos = 258, src.eot = 256, src.eom = 257;
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    const tok_id *ends = tok_eos(t, &n);
+    assert_int_equal(n, 7);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(ends[i], 256 + (tok_id)i);
+        assert_true(tok_is_eos(t, ends[i]) && tok_is_special(t, ends[i]));
+    }
+    assert_false(tok_is_eos(t, 263));
+    assert_int_equal(tok_eos_main(t), 258);
+    tok_free(t);
+}
+
 static void test_json(void **state)
 {
     (void)state;
@@ -469,7 +509,7 @@ int main(void)
         cmocka_unit_test(test_byte_level), cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_json),       cmocka_unit_test(test_stream),         cmocka_unit_test(test_templates),
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_nesting),        cmocka_unit_test(test_trust),
-        cmocka_unit_test(test_shim),
+        cmocka_unit_test(test_shim),       cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

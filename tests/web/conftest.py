@@ -30,10 +30,14 @@ def browser():
         b.close()
 
 
+DESKTOP = {"viewport": {"width": 1200, "height": 800}}
+PHONE = {"viewport": {"width": 375, "height": 700}, "has_touch": True, "is_mobile": True}
+
+
 @pytest.fixture
-def context(browser, url):
-    """A browser profile of its own."""
-    c = browser.new_context(viewport={"width": 1200, "height": 800})
+def context(browser, url, request):
+    """A browser profile of its own, on a screen that a test may choose."""
+    c = browser.new_context(**getattr(request, "param", DESKTOP))
     c.set_default_timeout(60000)
     complaints = []
 

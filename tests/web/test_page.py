@@ -1,12 +1,10 @@
 """The page as a person uses it."""
 import json
-import pathlib
 
 import pytest
 
-from conftest import ask, ended, opened, scripted, send, settings, until
+from conftest import PHONE, ask, ended, opened, scripted, send, settings, until
 
-AXE = pathlib.Path(__file__).resolve().parents[2] / "build/web-packages/node_modules/axe-core/axe.min.js"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}, "large": {"type": "boolean"}},
           "required": ["city", "large"], "additionalProperties": False}
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
@@ -222,22 +220,8 @@ def test_live_view(page):
     assert page.locator("#live").is_hidden() and page.locator("#text").is_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_accessible(page, scheme):
-    page.emulate_media(color_scheme=scheme)
-    scripted(page, {"reasoning_content": "hm"}, {"content": "**Hello**\n\n```c\nint main(void) { return 0; } /* c */\n```"})
-    ask(page, "Hello")
-    page.evaluate(AXE.read_text())
-    for prepare in (lambda: None, lambda: page.check("#origins"), lambda: page.click("#open-settings"),
-                    lambda: (page.click("#settings-cancel"), page.click("#tab-live"), page.wait_for_selector("#speed svg"))):
-        prepare()
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
-
-
-def test_phone(browser, url):
-    c = browser.new_context(viewport={"width": 375, "height": 700}, has_touch=True, is_mobile=True)
-    page = opened(c, url)
+@pytest.mark.parametrize("context", [PHONE], indirect=True, ids=["phone"])
+def test_phone(page):
     scripted(page, {"content": "```\n" + "wide " * 60 + "\n```"})
     ask(page, "Hello")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -245,4 +229,3 @@ def test_phone(browser, url):
     page.get_by_role("button", name="Conversations").click()
     page.get_by_role("button", name="New conversation").click()
     assert page.locator(".message").count() == 0 and not page.get_by_role("button", name="New conversation").is_visible()
-    c.close()

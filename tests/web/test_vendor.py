@@ -1,10 +1,11 @@
-"""web/vendor holds what the packages of web/package-lock.json hold (build/web-packages, installed by clients.sh)."""
+"""web/vendor holds what the packages of web/package-lock.json hold (installed by clients.sh)."""
+import os
 import pathlib
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VENDOR, PACKAGES = ROOT / "web/vendor", ROOT / "build/web-packages/node_modules"
+VENDOR, PACKAGES = ROOT / "web/vendor", pathlib.Path(os.environ["NODE_MODULES"])
 FROM = {
     "highlight.min.js": "@highlightjs/cdn-assets/es/highlight.min.js",
     "highlightjs.LICENSE.txt": "@highlightjs/cdn-assets/LICENSE",

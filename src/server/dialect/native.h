@@ -5,6 +5,7 @@
  *     /v1/ffwd/count                                 how many ids a request's prompt has
  *     /v1/ffwd/explain                               how a request would be served (native_explain.c)
  *     /completion                                    a raw prompt (native_completion.c, native_completion_write.c)
+ *     /infill                                        what is missing between two texts (native_infill.c)
  *     /props, /slots                                 what the server is and does (native_props.c)
  *
  * Errors have the shape of the OpenAI API, whose `message` and `type` are where llama-server has them. Policy for
@@ -20,7 +21,7 @@
 
 /* handlers */
 http_handler native_tokenize, native_detokenize, native_apply_template, native_count, native_explain, native_completion,
-    native_props, native_slots;
+    native_infill, native_props, native_slots;
 
 /* Everything of a request to /completion but its prompt and constraint. */
 MUST_CHECK enum status native_parse_completion(const json_t *root, struct reply_job *job, struct err *e);

@@ -20,7 +20,6 @@ static const struct openai_refused refused[] = {
     {"n_indent", NEUTRAL_ZERO},
     {"post_sampling_probs", NEUTRAL_FALSE},
     {"response_fields", NEUTRAL_EMPTY},
-    {"return_progress", NEUTRAL_FALSE},
     {"sse_ping_interval", NEUTRAL_NULL},
     {"t_max_predict_ms", NEUTRAL_ZERO},
     {"tfs_z", NEUTRAL_ONE},
@@ -30,12 +29,12 @@ static const struct openai_refused refused[] = {
 
 /* Beside openai_sampling_names; those of openai_constraint.c and openai_extra.c among them. */
 static const char *const known[] = {
-    "model", "prompt", "n_predict", "max_tokens", "n_cmpl", "n", "stream", "stop", "n_probs", "return_tokens",
-    "ignore_eos", "cache_prompt", "id_slot", "n_keep", "n_discard", "image_data", "lora", "min_keep",
-    "n_cache_reuse", "n_indent", "post_sampling_probs", "response_fields", "return_progress", "sse_ping_interval",
-    "t_max_predict_ms", "tfs_z", "timings_per_token", "grammar", "json_schema", "response_format",
-    "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "ebnf",
-    "priority", "deadline_ms", "cache_salt", "prompt_cache_key", "ffwd", NULL,
+    "model", "prompt", "suffix", "input_prefix", "input_suffix", "input_extra", "n_predict", "max_tokens", "n_cmpl",
+    "n", "stream", "stop", "n_probs", "return_tokens", "ignore_eos", "cache_prompt", "id_slot", "n_keep", "n_discard",
+    "image_data", "lora", "min_keep", "n_cache_reuse", "n_indent", "post_sampling_probs", "response_fields",
+    "return_progress", "sse_ping_interval", "t_max_predict_ms", "tfs_z", "timings_per_token", "grammar", "json_schema",
+    "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex",
+    "ebnf", "priority", "deadline_ms", "cache_salt", "prompt_cache_key", "ffwd", NULL,
 };
 
 json_t *native_usual_sampling(void)
@@ -129,6 +128,7 @@ enum status native_parse_completion(const json_t *root, struct reply_job *job, s
     TRY(http_get_bool(root, "stream", &job->stream, e));
     TRY(http_get_bool(root, "ignore_eos", &job->ignore_eos, e));
     TRY(http_get_bool(root, "return_tokens", &job->tells_ids, e));
+    TRY(http_get_bool(root, "return_progress", &job->progress, e));
     TRY(http_get_bool(root, "cache_prompt", &cache, e));
     job->no_prefix_cache = !cache;
     server_log_ignored_beside("/completion", root, known, openai_sampling_names);
@@ -137,10 +137,18 @@ enum status native_parse_completion(const json_t *root, struct reply_job *job, s
 
 /* ---- the handler ---- */
 
+static const struct openai_refused of_infill[] = {
+    {"input_extra", NEUTRAL_EMPTY},
+    {"input_prefix", NEUTRAL_EMPTY},
+    {"input_suffix", NEUTRAL_EMPTY},
+    {NULL, NEUTRAL_NULL},
+};
+
 static enum status prepare(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
 {
     struct server_constraint c;
     job->fill = srv->fill;
+    TRY(openai_refuse_fields(job->root, of_infill, e));
     TRY(native_parse_completion(job->root, job, e));
     TRY(openai_parse_constraint(job->root, body, &c, e));
     TRY(openai_parse_prompt(srv, job->root, job, e));

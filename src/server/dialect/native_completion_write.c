@@ -181,6 +181,14 @@ static void chunk(struct reply *r, struct reply_part *p, const struct event *ev,
     buf_adds(out, "}\n\n");
 }
 
+static void progress(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
+{
+    buf_addf(out, "data: {\"index\":%u,\"content\":\"\",\"tokens\":[],\"stop\":false,\"id_slot\":-1,"
+             "\"tokens_predicted\":0,\"tokens_evaluated\":%zu", p->index, server_reply_prompt(r, p)->n);
+    openai_progress(r, p, ev, out);
+    buf_adds(out, "}\n\n");
+}
+
 static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
 {
     buf_addf(out, "data: {\"index\":%u,\"content\":\"\",\"tokens\":[],\"id_slot\":-1,\"stop\":true", p->index);
@@ -238,6 +246,7 @@ const struct reply_ops native_completion_ops = {
     .prompt_field = "prompt",
     .quiet = server_reply_comment,
     .chunk = chunk,
+    .progress = progress,
     .part_end = part_end,
     .end = end,
     .broken = openai_broken,

@@ -110,24 +110,24 @@ static enum status detokenize(const struct server *srv, struct text_view body, s
 
 /* ---- conversations ---- */
 
-static enum status hides_tools(const json_t *root, struct chat_options *o, struct err *e)
+/* What chat is to read of a body, and how. */
+static enum status look(const json_t *root, struct text_view body, struct chat_options *o, struct buf *room,
+                        struct text_view *conversation, struct err *e)
 {
     struct openai_tools tools;
+    const char *effort;
     TRY(openai_parse_tools(root, &tools, e));
+    TRY(openai_parse_effort(root, root, "reasoning_effort", "reasoning_effort", &effort, e));
     o->hide_tools = tools.hidden;
-    return ST_OK;
+    return openai_tell_effort(effort, body, room, conversation, e);
 }
 
-static enum status apply_template(const struct server *srv, struct text_view body, struct reply_job *job,
-                                  struct buf *out, struct err *e)
+static enum status write_text(const struct server *srv, struct text_view conversation, const struct chat_options *o,
+                              struct buf *out, struct err *e)
 {
-    struct chat_options o = {0};
     struct buf text;
-    if (!srv->chat)
-        return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
-    TRY(hides_tools(job->root, &o, e));
     buf_init(&text, LIMIT_REPLY);
-    enum status st = chat_text(srv->chat, body.data, body.n, &o, &text, e);
+    enum status st = chat_text(srv->chat, conversation.data, conversation.n, o, &text, e);
     if (st == ST_OK) {
         buf_adds(out, "{\"prompt\":");
         http_json_str(out, text.data, text.len);
@@ -137,18 +137,39 @@ static enum status apply_template(const struct server *srv, struct text_view bod
     return st;
 }
 
+static enum status apply_template(const struct server *srv, struct text_view body, struct reply_job *job,
+                                  struct buf *out, struct err *e)
+{
+    struct chat_options o = {0};
+    struct text_view conversation;
+    struct buf room;
+    if (!srv->chat)
+        return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
+    buf_init(&room, OPENAI_CONVERSATION);
+    enum status st = look(job->root, body, &o, &room, &conversation, e);
+    if (st == ST_OK)
+        st = write_text(srv, conversation, &o, out, e);
+    buf_release(&room);
+    return st;
+}
+
 /* The prompt of a chat, which is all that is looked at of it. */
 static enum status count_chat(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e)
 {
     struct reply_prompt *p = &job->prompts[0];
     struct chat_options o = {.max_bytes = srv->prompt_bytes};
+    struct text_view conversation;
+    struct buf room;
     if (!srv->chat)
         return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
-    TRY(hides_tools(job->root, &o, e));
-    TRY(chat_prompt(srv->chat, body.data, body.n, &o, &p->ids, &p->n, e));
-    p->from_tok = true;
-    job->prompts_n = 1;
-    return ST_OK;
+    buf_init(&room, OPENAI_CONVERSATION);
+    enum status st = look(job->root, body, &o, &room, &conversation, e);
+    if (st == ST_OK)
+        st = chat_prompt(srv->chat, conversation.data, conversation.n, &o, &p->ids, &p->n, e);
+    buf_release(&room);
+    p->from_tok = st == ST_OK;
+    job->prompts_n = st == ST_OK;
+    return st;
 }
 
 static enum status count(const struct server *srv, struct text_view body, struct reply_job *job, struct buf *out,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/http/json_in.h"
+#include "server/infill.h"
 
 #define MOST_TRANSLATED (2 * (size_t)LIMIT_BODY) /* bytes of a conversation in chat's shape */
 
@@ -24,6 +25,20 @@ static enum status encode_prompt(const struct server *srv, const struct ollama_r
                        srv->prompt_bytes);
     TRY(tok_encode(srv->tok, json_string_value(v), n, (rq->raw ? TOK_TRUSTED : 0) | TOK_BOS, &p->ids, &p->n, e));
     p->from_tok = true;
+    job->prompts_n = 1;
+    return ST_OK;
+}
+
+/* Prompt and suffix are the texts around what the reply fills in. */
+static enum status encode_gap(const struct server *srv, const struct ollama_request *rq, struct reply_job *job,
+                              struct err *e)
+{
+    const json_t *v = http_get(job->root, "prompt");
+    const struct server_infill in = {
+        .field = "suffix", .before = {json_string_value(v), json_string_length(v)}, .after = rq->suffix};
+    if (rq->thinking == OLLAMA_ON)
+        return err_set(e, ST_UNSUPPORTED, "think", "think: a reply that fills in a text cannot think first");
+    TRY(server_infill(srv, &in, &job->prompts[0], e));
     job->prompts_n = 1;
     return ST_OK;
 }
@@ -118,7 +133,10 @@ static enum status prepare(const struct server *srv, struct text_view body, bool
     if (rq.nothing)
         return ST_OK;
     const bool prompt = rq.raw || (!chat && !(srv->chat && chat_has_template(srv->chat)));
-    TRY(prompt ? encode_prompt(srv, &rq, job, e) : prepare_turns(srv, body, &rq, job, e));
+    if (rq.suffix.n)
+        TRY(encode_gap(srv, &rq, job, e));
+    else
+        TRY(prompt ? encode_prompt(srv, &rq, job, e) : prepare_turns(srv, body, &rq, job, e));
     if (rq.format.field)
         TRY(server_constrain(srv, &rq.format, job, e));
     if (chat)

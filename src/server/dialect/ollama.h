@@ -39,6 +39,7 @@ struct ollama_request {
     bool chat;       /* /api/chat, not /api/generate */
     bool nothing;    /* no messages, no prompt: the client only wants the model to be there */
     bool raw;        /* the prompt is not rendered */
+    struct text_view suffix; /* the reply fills in what is missing between prompt and this; n == 0: not said */
     enum ollama_thinking thinking;
     const char *level; /* of thinking: "low", "medium" or "high"; NULL = not said */
     uint32_t window; /* num_ctx: prompt and reply together have that many tokens at most; 0 = not said */

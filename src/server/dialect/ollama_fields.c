@@ -18,7 +18,6 @@ static const struct openai_refused refused[] = {
     {"images", NEUTRAL_EMPTY},
     {"shift", NEUTRAL_FALSE},    /* a context that is full is not shifted, */
     {"truncate", NEUTRAL_FALSE}, /* and a conversation that is too long is not cut */
-    {"suffix", NEUTRAL_EMPTY},
     {"template", NEUTRAL_EMPTY},
     {"width", NEUTRAL_NULL},
     {"height", NEUTRAL_NULL},
@@ -36,11 +35,11 @@ static const struct openai_refused refused_options[] = {
 
 static const char *const known[] = {
     "model", "stream", "format", "options", "think", "keep_alive", "logprobs", "top_logprobs", "context", "images",
-    "shift", "truncate", "suffix", "template", "width", "height", "steps", "priority", "deadline_ms", "cache_salt",
+    "shift", "truncate", "template", "width", "height", "steps", "priority", "deadline_ms", "cache_salt",
     "prompt_cache_key", "ffwd", NULL,
 };
 static const char *const known_chat[] = {"messages", "tools", "tool_choice", "parallel_tool_calls", NULL};
-static const char *const known_generate[] = {"prompt", "system", "raw", NULL};
+static const char *const known_generate[] = {"prompt", "suffix", "system", "raw", NULL};
 
 /* Beside openai_sampling_names. */
 static const char *const known_options[] = {
@@ -166,9 +165,12 @@ static enum status parse_generate(const json_t *root, struct ollama_request *out
     TRY(http_get_bool(root, "raw", &out->raw, e));
     TRY(http_get_string(root, "prompt", &prompt, &prompt_n, e));
     TRY(http_get_string(root, "system", &system, &system_n, e));
+    TRY(http_get_string(root, "suffix", &out->suffix.data, &out->suffix.n, e));
     if (out->raw && system_n)
         return err_set(e, ST_ARGUMENT, "system", "system is part of the prompt where raw is true");
-    out->nothing = !prompt_n;
+    if (out->suffix.n && (out->raw || system_n))
+        return err_set(e, ST_ARGUMENT, "suffix", "suffix cannot be combined with raw and system");
+    out->nothing = !prompt_n && !out->suffix.n;
     return ST_OK;
 }
 

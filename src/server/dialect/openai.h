@@ -82,12 +82,35 @@ MUST_CHECK enum status openai_constrain_calls(const struct server *srv, const js
                                               const struct openai_tools *tools, const struct format_shape *shape,
                                               struct reply_job *job, struct err *e);
 
+/* ---- how much a reply may think (openai_effort.c) ---- */
+
+/* holder's member `key`, which errors call `field`: *effort is one of the API's words, or NULL where it is not there. */
+MUST_CHECK enum status openai_parse_effort(const json_t *root, const json_t *holder, const char *key, const char *field,
+                                           const char **effort, struct err *e);
+
+/* Appends ,"chat_template_kwargs":{…}: those that were given, and behind them the names under which templates read an
+ * effort, unless that is NULL. */
+MUST_CHECK enum status openai_put_kwargs(struct cut given, const char *effort, struct buf *out, struct err *e);
+
+#define OPENAI_CONVERSATION (LIMIT_BODY + 4096u) /* bytes that what chat reads of a body may have */
+
+/* *conversation: what chat is to read instead of a body, so that templates see the effort. It is written to the empty
+ * buffer `room`, or the body itself where the effort is NULL. */
+MUST_CHECK enum status openai_tell_effort(const char *effort, struct text_view body, struct buf *room,
+                                          struct text_view *conversation, struct err *e);
+
+/* After server_recognise(): the job thinks no longer than the effort allows. NULL: as long as it likes. */
+MUST_CHECK enum status openai_limit_thinking(const struct server *srv, const char *effort, const char *field,
+                                             struct reply_job *job, struct err *e);
+
 /* What the reply has to look like (openai_constraint.c); *out points into root and body, which root was parsed from. */
 MUST_CHECK enum status openai_parse_constraint(const json_t *root, struct text_view body, struct server_constraint *out,
                                                struct err *e);
 
 struct openai_chat_request {
     struct openai_tools tools;
+    const char *effort; /* reasoning_effort; NULL = not said */
+    int64_t thinking;   /* thinking_budget_tokens; -1 = not said, or as many as it likes */
 };
 
 /* Everything but messages and the constraint; of tools what the reply may do with them. */
@@ -97,7 +120,7 @@ MUST_CHECK enum status openai_parse_chat(const json_t *root, struct reply_job *j
 /* Everything but the prompt and the constraint. */
 MUST_CHECK enum status openai_parse_completions(const json_t *root, struct reply_job *job, struct err *e);
 
-/* prompt: one or several, of text or ids. */
+/* prompt: one or several, of text or ids; with suffix, texts before what the reply fills in. */
 MUST_CHECK enum status openai_parse_prompt(const struct server *srv, const json_t *root, struct reply_job *job,
                                            struct err *e);
 
@@ -127,6 +150,9 @@ void openai_usage(const struct reply *r, struct buf *out);
 
 /* "ffwd":{…}: what no API has names for; usage of other dialects has it too. */
 void openai_usage_ffwd(const struct reply *r, struct buf *out);
+
+/* ,"prompt_progress":{…}: how far the prompt of a part is, as llama-server tells it. */
+void openai_progress(const struct reply *r, const struct reply_part *p, const struct event *ev, struct buf *out);
 
 /* "plan":{…}: which features serve a request, and of the others why not. */
 void openai_plan(const struct plan *p, struct buf *out);

@@ -127,6 +127,14 @@ static bool write_delta(const struct reply_part *p, const struct chat_piece *pie
     }
 }
 
+static void progress(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
+{
+    open_chunk(r, p, out);
+    buf_adds(out, "},\"logprobs\":null,\"finish_reason\":null}]");
+    openai_progress(r, p, ev, out);
+    buf_adds(out, "}\n\n");
+}
+
 static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
 {
     begin(r, p, out);
@@ -260,6 +268,7 @@ const struct reply_ops openai_chat_ops = {
     .prompt_field = "messages",
     .quiet = server_reply_comment,
     .chunk = chunk,
+    .progress = progress,
     .part_end = part_end,
     .end = end,
     .broken = openai_broken,

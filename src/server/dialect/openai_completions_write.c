@@ -78,6 +78,12 @@ static uint32_t spells(const struct reply *r, const struct event *ev)
     return openai_chars(s, n);
 }
 
+/* The id that ends a reply has one, too, as in the API: who scores a prompt takes the last one for what was generated. */
+static bool has_logprob(const struct reply *r, const struct event *ev)
+{
+    return r->job.logprobs && ev->id >= 0;
+}
+
 /* `known`: something came before the token, so that it has a log-probability. */
 static void add_logprob(const struct reply *r, struct reply_part *p, const struct event *ev, bool known)
 {
@@ -192,12 +198,20 @@ static void chunk(struct reply *r, struct reply_part *p, const struct event *ev,
         return;
     }
     begin(r, p, out);
-    bool logprob = openai_has_logprob(r, ev);
+    bool logprob = has_logprob(r, ev);
     if (logprob)
         add_logprob(r, p, ev, true);
     p->chars += spells(r, ev);
     if (ev->text_n || logprob)
         write_chunk(r, p, ev->text, ev->text_n, out);
+}
+
+static void progress(struct reply *r, struct reply_part *p, const struct event *ev, struct buf *out)
+{
+    open_chunk(r, p, out);
+    buf_adds(out, "\"\",\"logprobs\":null,\"finish_reason\":null}]");
+    openai_progress(r, p, ev, out);
+    buf_adds(out, "}\n\n");
 }
 
 static void part_end(struct reply *r, struct reply_part *p, struct buf *out)
@@ -226,7 +240,7 @@ static void collect(struct reply *r, struct reply_part *p, const struct event *e
     if (!p->begun && prompt->text)
         p->chars = openai_chars(prompt->text, prompt->text_n);
     p->begun = true;
-    if (openai_has_logprob(r, ev))
+    if (has_logprob(r, ev))
         add_logprob(r, p, ev, true);
     p->chars += spells(r, ev);
     buf_add(&p->text, ev->text, ev->text_n);
@@ -261,8 +275,10 @@ static void whole(struct reply *r, struct buf *out)
 const struct reply_ops openai_completions_ops = {
     .id_prefix = "cmpl-",
     .prompt_field = "prompt",
+    .scores_end = true,
     .quiet = server_reply_comment,
     .chunk = chunk,
+    .progress = progress,
     .part_end = part_end,
     .end = end,
     .broken = openai_broken,

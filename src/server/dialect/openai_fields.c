@@ -110,9 +110,19 @@ enum status openai_parse_stops(const json_t *root, struct reply_job *job, struct
     return ST_OK;
 }
 
+enum status openai_check_obfuscation(const json_t *options, struct err *e)
+{
+    static const char field[] = "stream_options.include_obfuscation";
+    bool obfuscation = false;
+    if (http_get_bool(options, "include_obfuscation", &obfuscation, e) != ST_OK)
+        return http_wrong_type(http_get(options, "include_obfuscation"), field, "a boolean", e);
+    return obfuscation ? err_set(e, ST_UNSUPPORTED, field, "%s is not supported by this version", field) : ST_OK;
+}
+
 static enum status parse_stream(const json_t *root, struct reply_job *job, struct err *e)
 {
     TRY(http_get_bool(root, "stream", &job->stream, e));
+    TRY(http_get_bool(root, "return_progress", &job->progress, e));
     const json_t *o = http_get(root, "stream_options");
     if (!o)
         return ST_OK;
@@ -123,7 +133,7 @@ static enum status parse_stream(const json_t *root, struct reply_job *job, struc
     enum status st = http_get_bool(o, "include_usage", &job->include_usage, e);
     if (st != ST_OK)
         return err_set(e, st, "stream_options.include_usage", "stream_options.include_usage must be a boolean");
-    return ST_OK;
+    return openai_check_obfuscation(o, e);
 }
 
 enum status openai_parse_common(const json_t *root, struct reply_job *job, struct err *e)

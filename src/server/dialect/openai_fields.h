@@ -20,6 +20,9 @@ MUST_CHECK enum status openai_refuse_fields(const json_t *root, const struct ope
 /* The same for what other servers know beyond the API and this one does not. */
 MUST_CHECK enum status openai_refuse_extensions(const json_t *root, struct err *e);
 
+/* Of stream_options: padding against listeners, which nothing here adds. */
+MUST_CHECK enum status openai_check_obfuscation(const json_t *options, struct err *e);
+
 /* stop: a string or an array of strings. */
 MUST_CHECK enum status openai_parse_stops(const json_t *root, struct reply_job *job, struct err *e);
 

@@ -40,6 +40,14 @@ void openai_finish(const struct reply_part *p, struct buf *out)
         buf_adds(out, ",\"ffwd_detail\":\"kv_exhausted\"");
 }
 
+void openai_progress(const struct reply *r, const struct reply_part *p, const struct event *ev, struct buf *out)
+{
+    buf_addf(out, ",\"prompt_progress\":{\"total\":%zu,\"cache\":%u,\"processed\":%u,\"time_ms\":",
+             server_reply_prompt(r, p)->n, ev->cached, ev->fed);
+    http_json_fixed(out, (double)ev->ms);
+    buf_adds(out, "}");
+}
+
 /* The origins from `first` on, as a member of `ffwd`. */
 static void write_origins(const char *member, const struct buf *origins, size_t first, struct buf *out)
 {

@@ -59,35 +59,6 @@ static enum status write_prompt(const struct server *srv, struct text_view body,
     return render(srv, conversation, job, e);
 }
 
-/* ---- reasoning ---- */
-
-/* How many ids a reply may think with where its template does not read the effort itself; 0: as many as it likes. */
-static uint32_t most_thinking(const char *effort)
-{
-    static const struct {
-        const char *effort;
-        uint32_t ids;
-    } budgets[] = {{"minimal", 256}, {"low", 1024}, {"medium", 4096}, {"high", 16384}};
-    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++)
-        if (strcmp(effort, budgets[i].effort) == 0)
-            return budgets[i].ids;
-    return 0;
-}
-
-/* A model that is told not to think but opens its thinking all the same closes it at once. */
-static enum status limit_thinking(const struct server *srv, const char *effort, struct reply_job *job, struct err *e)
-{
-    static const char field[] = "reasoning.effort";
-    if (!effort)
-        return ST_OK;
-    if (strcmp(effort, "none") == 0)
-        return job->recognise.in_reasoning ? server_limit_thinking(srv, 0, field, job, e) : ST_OK;
-    if (!job->recognise.reasoning)
-        return err_set(e, ST_UNSUPPORTED, field, "%s: this model does not think before it replies", field);
-    const uint32_t most = chat_knows_effort(srv->chat) ? 0 : most_thinking(effort);
-    return most ? server_limit_thinking(srv, most, field, job, e) : ST_OK;
-}
-
 /* ---- calls and shape ---- */
 
 static enum status constrain_calls(const struct server *srv, struct text_view body, const struct openai_tools *tools,
@@ -109,7 +80,7 @@ static enum status constrain(const struct server *srv, struct text_view body, co
     const struct text_view request = {conversation->data, conversation->len};
     struct format_shape shape;
     TRY(server_recognise(srv, request, rq->tools.n != 0, job, &shape, e));
-    TRY(limit_thinking(srv, rq->effort, job, e));
+    TRY(openai_limit_thinking(srv, rq->effort, "reasoning.effort", job, e));
     if (rq->tools.n)
         TRY(constrain_calls(srv, body, &rq->tools, &shape, job, e));
     return rq->format.field ? server_constrain(srv, &rq->format, job, e) : ST_OK;

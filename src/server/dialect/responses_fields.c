@@ -134,17 +134,6 @@ static enum status check_accepted(const json_t *root, struct err *e)
 
 /* ---- reasoning ---- */
 
-static enum status parse_effort(const json_t *reasoning, struct responses_request *out, struct err *e)
-{
-    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    const json_t *v = http_get(reasoning, "effort");
-    for (size_t i = 0; i < sizeof words / sizeof *words && v; i++)
-        if (is_string(v, words[i]))
-            out->effort = words[i];
-    return v && !out->effort ? err_set(e, ST_ARGUMENT, "reasoning.effort", "reasoning.effort must be 'none', 'minimal', "
-                                       "'low', 'medium', 'high', 'xhigh' or 'max'") : ST_OK;
-}
-
 /* The whole of a model's reasoning is shown, so what asks for a certain kind of summary cannot be served; "auto" can. */
 static enum status parse_reasoning(const json_t *root, struct responses_request *out, struct err *e)
 {
@@ -162,14 +151,7 @@ static enum status parse_reasoning(const json_t *root, struct responses_request 
         if (v && !is_string(v, members[i][1]))
             return err_set(e, ST_UNSUPPORTED, field, "%s can only be '%s' here", field, members[i][1]);
     }
-    TRY(parse_effort(o, out, e));
-    const json_t *kwargs = http_get(root, "chat_template_kwargs");
-    static const char *const ours[] = {"enable_thinking", "reasoning_effort", "thinking"};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours && out->effort; i++)
-        if (json_object_get(kwargs, ours[i]))
-            return err_set(e, ST_ARGUMENT, "reasoning.effort", "reasoning.effort and chat_template_kwargs.%s contradict "
-                           "each other", ours[i]);
-    return ST_OK;
+    return openai_parse_effort(root, o, "effort", "reasoning.effort", &out->effort, e);
 }
 
 /* ---- the reply's shape ---- */
@@ -267,15 +249,11 @@ static enum status parse_shown(const json_t *root, struct reply_job *job, struct
 
 static enum status parse_stream(const json_t *root, struct reply_job *job, struct err *e)
 {
-    static const char field[] = "stream_options.include_obfuscation";
     const json_t *o = http_get(root, "stream_options");
-    bool obfuscation = false;
     TRY(http_get_bool(root, "stream", &job->stream, e));
     if (o && !json_is_object(o))
         return http_wrong_type(o, "stream_options", "an object", e);
-    if (http_get_bool(o, "include_obfuscation", &obfuscation, e) != ST_OK)
-        return http_wrong_type(http_get(o, "include_obfuscation"), field, "a boolean", e);
-    return obfuscation ? err_set(e, ST_UNSUPPORTED, field, "%s is not supported by this version", field) : ST_OK;
+    return openai_check_obfuscation(o, e);
 }
 
 /* ---- all of them ---- */

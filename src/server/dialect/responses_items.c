@@ -447,27 +447,6 @@ static enum status put_items(struct turns *t, size_t from)
     return ST_OK;
 }
 
-/* chat_template_kwargs as they came, and behind them the names under which templates read the effort. */
-static enum status put_kwargs(const struct responses_request *rq, struct cut given, struct buf *out, struct err *e)
-{
-    const bool some = !absent(given);
-    if (some && chat_cut_kind_of(given) != CUT_OBJECT)
-        return err_set(e, ST_ARGUMENT, "chat_template_kwargs", "chat_template_kwargs must be an object, not %s",
-                       chat_cut_kind_name(given));
-    if (!some && !rq->effort)
-        return ST_OK;
-    const struct cut inside = some ? chat_cut_text(given.s + 1, given.n - 2) : (struct cut){0};
-    buf_adds(out, ",\"chat_template_kwargs\":{");
-    put(out, inside);
-    if (rq->effort) {
-        const char *on = strcmp(rq->effort, "none") == 0 ? "false" : "true";
-        buf_addf(out, "%s\"enable_thinking\":%s,\"thinking\":%s,\"reasoning_effort\":\"%s\"", inside.n ? "," : "", on, on,
-                 rq->effort);
-    }
-    buf_adds(out, "}");
-    return ST_OK;
-}
-
 static enum status put_conversation(struct turns *t, const struct responses_request *rq, struct cut root,
                                     const struct responses_own *own)
 {
@@ -481,7 +460,7 @@ static enum status put_conversation(struct turns *t, const struct responses_requ
         buf_adds(t->out, ",\"tools\":");
         responses_write_tools((struct text_view){root.s, root.n}, t->out);
     }
-    TRY(put_kwargs(rq, chat_cut_member(root, "chat_template_kwargs"), t->out, t->e));
+    TRY(openai_put_kwargs(chat_cut_member(root, "chat_template_kwargs"), rq->effort, t->out, t->e));
     buf_adds(t->out, "}");
     return t->out->failed ? err_set(t->e, ST_TOO_LONG, "input", "the conversation is too large") : ST_OK;
 }

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
 
 #include "server/http/private.h"
 
@@ -13,6 +15,14 @@ enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
     struct pollfd p[HTTP_FDS + 2];
     if (n > HTTP_FDS)
         BUG("a wait on %zu descriptors", n);
+    if (call->handed_over && n == 1) {
+        call->waits_on = fds[0];
+        return HTTP_LATER;
+    }
+    if (call->overdue) {
+        call->overdue = false;
+        return HTTP_QUIET;
+    }
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     p[0] = (struct pollfd){.fd = info ? info->connect_fd : -1, .events = POLLRDHUP};
     p[1] = (struct pollfd){.fd = call->http->stop_fd, .events = POLLIN};
@@ -140,21 +150,44 @@ void http_reply_file(struct http_call *call, const struct http_file *f, const st
     http_keeper_deadline(call->http->keeper, call->slot, call->http->cfg.body_s);
 }
 
+/* What the socket had no room for, of a chunk that the library knows nothing of. */
+static bool send_rest(struct http_call *call)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct pollfd p = {.fd = info ? info->connect_fd : -1, .events = POLLOUT};
+    for (size_t at = 0; at < call->rest.len && !call->rest.failed;) {
+        const int ready = poll(&p, 1, (int)call->http->cfg.idle_s * 1000);
+        const ssize_t n = send(p.fd, call->rest.data + at, call->rest.len - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (!ready)
+            call->failure = "the client did not read in time";
+        if (n < 0 && (!ready || (errno != EAGAIN && errno != EINTR)))
+            return false;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    buf_clear(&call->rest);
+    return true;
+}
+
 /* The library counts a wait in here as silence of the client, so its timeout is off meanwhile; switching it on again
  * starts it anew, for the sending of what was found. */
+static bool wait_for_more(struct http_call *call)
+{
+    bool ok = true;
+    (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    if (call->shared)
+        ok = http_streams_serve(call->http->streams, call) && send_rest(call);
+    while (ok && !call->out.len && !call->ended)
+        ok = call->fill(call, &call->ended) && !call->out.failed;
+    (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, call->http->cfg.idle_s);
+    return ok;
+}
+
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
 {
     struct http_call *call = cls;
     (void)pos;
-    if (!call->out.len && !call->ended) {
-        bool ok = true;
-        (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-        while (ok && !call->out.len && !call->ended)
-            ok = call->fill(call, &call->ended) && !call->out.failed;
-        (void)MHD_set_connection_option(call->conn, MHD_CONNECTION_OPTION_TIMEOUT, call->http->cfg.idle_s);
-        if (!ok)
-            return MHD_CONTENT_READER_END_WITH_ERROR;
-    }
+    if (!call->out.len && !call->ended && !wait_for_more(call))
+        return MHD_CONTENT_READER_END_WITH_ERROR;
     if (!call->out.len)
         return MHD_CONTENT_READER_END_OF_STREAM;
     const size_t left = call->out.len - call->out_at, n = left < max ? left : max;
@@ -169,9 +202,19 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
     return (ssize_t)n;
 }
 
+/* Whether the library will send the stream in chunks, and through nothing but the socket. Older versions of it send
+ * none where the connection is to be closed. */
+static bool may_share(const struct http_call *call)
+{
+    const char *connection = http_header(call, MHD_HTTP_HEADER_CONNECTION);
+    return call->http_1_1 && !call->http->cfg.tls_cert && !http_stopping(call->http) &&
+           (!connection || strcasecmp(connection, "keep-alive") == 0);
+}
+
 void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end), const char *type)
 {
     call->fill = fill;
+    call->shared = may_share(call);
     struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 8192, read_stream, call, NULL);
     if (r) {
         add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");

@@ -15,7 +15,7 @@
 #define LAST_WORD_NS 1000000000u /* how long http_free() waits for the last replies to be taken */
 
 static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, const char *url, const char *method,
-                                  void **con_cls)
+                                  const char *version, void **con_cls)
 {
     struct http_call *call = calloc(1, sizeof *call);
     if (!call)
@@ -26,8 +26,10 @@ static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, c
     call->app = h->cfg.app;
     call->slot = info ? info->socket_context : NULL;
     call->replied = MHD_NO;
+    call->http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     buf_init(&call->body, LIMIT_BODY);
     buf_init(&call->out, LIMIT_REPLY);
+    buf_init(&call->rest, LIMIT_REPLY);
     *con_cls = call;
     atomic_fetch_add(&h->under_way, 1);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.body_s);
@@ -70,9 +72,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
                                   const char *version, const char *upload, size_t *upload_n, void **con_cls)
 {
     struct http_call *call = *con_cls;
-    (void)version;
     if (!call)
-        return begin_call(cls, conn, url, method, con_cls);
+        return begin_call(cls, conn, url, method, version, con_cls);
     if (*upload_n) {
         bool ok = http_take_body(call, upload, *upload_n);
         *upload_n = 0;
@@ -126,6 +127,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     http_drop_body(call);
     http_end_hold(call);
     buf_release(&call->out);
+    buf_release(&call->rest);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.head_s);
     atomic_fetch_sub(&h->under_way, 1);
     free(call);
@@ -174,6 +176,8 @@ static struct MHD_Daemon *start_daemon(struct http *h)
 static enum status start(struct http *h, struct err *e)
 {
     enum status st = http_keeper_new(&h->keeper, e);
+    if (st == ST_OK)
+        st = http_streams_new(&h->streams, h->stop_fd, h->cfg.watch->sent, e);
     if (st == ST_OK && h->cfg.tls_cert)
         st = MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) == MHD_YES
                  ? http_tls_load(h->cfg.tls_cert, h->cfg.tls_key, e)
@@ -183,6 +187,14 @@ static enum status start(struct http *h, struct err *e)
     else if (!(h->daemon = start_daemon(h))) /* the library closes the socket even if it fails */
         st = err_set(e, ST_IO, "", "cannot start the threads of the HTTP server");
     return st;
+}
+
+/* Ends all waits, now and later. */
+static void ring_stop(const struct http *h)
+{
+    const uint64_t one = 1;
+    if (write(h->stop_fd, &one, sizeof one) != (ssize_t)sizeof one)
+        log_line(LOG_ERROR, "cannot wake the connections that wait");
 }
 
 enum status http_new(struct http **out, const struct http_config *cfg, struct err *e)
@@ -208,6 +220,8 @@ enum status http_new(struct http **out, const struct http_config *cfg, struct er
     }
     st = start(h, e);
     if (st != ST_OK) {
+        ring_stop(h);
+        http_streams_free(h->streams);
         http_tls_release();
         http_keeper_free(h->keeper);
         close(h->stop_fd);
@@ -245,9 +259,8 @@ bool http_idle(const struct http *h)
 static void end_waits(struct http *h)
 {
     const struct timespec nap = {.tv_nsec = 5000000};
-    const uint64_t one = 1, until = clock_ns() + LAST_WORD_NS;
-    if (write(h->stop_fd, &one, sizeof one) != (ssize_t)sizeof one)
-        log_line(LOG_ERROR, "cannot wake the connections that wait");
+    const uint64_t until = clock_ns() + LAST_WORD_NS;
+    ring_stop(h);
     while (!http_idle(h) && clock_ns() < until)
         nanosleep(&nap, NULL);
 }
@@ -265,6 +278,7 @@ void http_free(struct http *h)
     MHD_stop_daemon(h->daemon);
     if (h->quiet_fd >= 0)
         close(h->quiet_fd);
+    http_streams_free(h->streams);
     http_tls_release();
     http_keeper_free(h->keeper);
     close(h->stop_fd);

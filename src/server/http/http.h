@@ -24,6 +24,7 @@ struct http_call;
 struct http_keeper_slot;
 
 typedef void http_handler(struct http_call *call);
+typedef void http_sent(struct http_call *call, const char *data, size_t n);
 
 enum http_route_flag {
     HTTP_WHILE_STOPPING = 1, /* answers after http_drain() too */
@@ -43,7 +44,7 @@ struct http_watch {
      * refusal_err. False: the connection is closed without a reply. */
     bool (*admit)(struct http_call *call, const char *method, const char *path);
     void (*came)(struct http_call *call); /* all of the body is there, if it was not refused */
-    void (*sent)(struct http_call *call, const char *data, size_t n); /* a piece of the reply's body */
+    http_sent *sent; /* a piece of the reply's body */
     void (*over)(struct http_call *call, const char *how); /* before `release`; "" = the reply was sent in full */
 };
 
@@ -76,9 +77,9 @@ void http_free(struct http *h);
 
 #define HTTP_FDS 40 /* descriptors of one wait: LIMIT_PARTS and a few */
 
-#define HTTP_MORE 8 /* headers that are added to one reply */
+#define HTTP_MORE 16 /* headers that are added to one reply */
 
-enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING, HTTP_QUIET };
+enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING, HTTP_QUIET, HTTP_LATER };
 
 struct http_header_line {
     const char *name, *value; /* name NULL ends a list */
@@ -100,6 +101,7 @@ struct http_call {
     struct err refusal_err;
     const char *allow;              /* for 405 and OPTIONS */
     enum MHD_Result replied;        /* MHD_YES once a reply is queued */
+    bool http_1_1;                  /* what the request is */
     bool complete;                  /* all of the request has come */
     const char *failure;            /* why a stream ended early, for the log; NULL = it did not */
     int status;                     /* of the reply, once it is queued */
@@ -120,10 +122,17 @@ struct http_call {
     bool (*fill)(struct http_call *call, bool *end);
     bool ended;
     int quiet_ms; /* a wait of so long ends with HTTP_QUIET; 0 = none does */
+
+    /* a stream's that streams.h may send */
+    bool shared;      /* it is such a one */
+    bool handed_over; /* `fill` may not wait: http_wait() leaves what it would wait for in waits_on */
+    int waits_on;     /* a descriptor; -1 = several, or none */
+    bool overdue;     /* the next wait is over at once: it has been quiet for quiet_ms */
+    struct buf rest;  /* of a chunk of which some was sent */
 };
 
 /* Waits until one of fds[n] is readable, the client is gone, http_free() was called, or call->quiet_ms are over.
- * n <= HTTP_FDS. */
+ * n <= HTTP_FDS. HTTP_LATER: nobody may wait here now, and `fill`, which asked, will be called again. */
 enum http_news http_wait(struct http_call *call, const int *fds, size_t n);
 
 /* Queues a whole JSON reply; retry_after > 0 becomes a header. */
@@ -153,8 +162,8 @@ void http_peer(const struct http_call *call, char *to, size_t cap);
 const char *http_query(const struct http_call *call, const char *name);
 
 /* Queues a reply of that Content-Type which comes bit by bit: first what is in call->out, then what `fill` appends to
- * it whenever it is empty, until it sets *end. `fill` blocks until there is something; false breaks the connection
- * off. */
+ * it whenever it is empty, until it sets *end. `fill` blocks in http_wait() until there is something, unless that says
+ * HTTP_LATER; it may run on another thread than the handler (streams.h). False breaks the connection off. */
 void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bool *end), const char *type);
 
 /* Gives the body's memory back before the reply is there. */

@@ -93,9 +93,19 @@ void http_json_cstr(struct buf *b, const char *s)
         buf_adds(b, "null");
 }
 
+/* At least so many: printf() takes much longer. */
+static void add_digits(struct buf *b, uint64_t v, size_t least)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    for (; v || sizeof digits - at < least; v /= 10)
+        digits[--at] = (char)('0' + v % 10);
+    buf_add(b, digits + at, sizeof digits - at);
+}
+
 void http_json_u64(struct buf *b, uint64_t v)
 {
-    buf_addf(b, "%llu", (unsigned long long)v);
+    add_digits(b, v, 1);
 }
 
 /* printf's %f would write the locale's decimal point, and the program that embeds us may have set one. */
@@ -104,6 +114,9 @@ void http_json_fixed(struct buf *b, double v)
     if (!isfinite(v) || fabs(v) > 1e12)
         v = -9999.0;
     uint64_t micro = (uint64_t)(fabs(v) * 1e6 + 0.5);
-    buf_addf(b, "%s%llu.%06llu", v < 0 && micro ? "-" : "", (unsigned long long)(micro / 1000000),
-             (unsigned long long)(micro % 1000000));
+    if (v < 0 && micro)
+        buf_adds(b, "-");
+    add_digits(b, micro / 1000000, 1);
+    buf_adds(b, ".");
+    add_digits(b, micro % 1000000, 6);
 }

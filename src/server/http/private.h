@@ -6,11 +6,13 @@
 
 #include "server/http/http.h"
 #include "server/http/keeper.h"
+#include "server/http/streams.h"
 
 struct http {
     struct http_config cfg;
     struct MHD_Daemon *daemon;
     struct http_keeper *keeper;
+    struct http_streams *streams;
     int stop_fd;             /* eventfd; readable once waits are to end */
     int quiet_fd;            /* the listening socket once no connection is taken from it any more; -1 before */
     atomic_bool stopping;    /* http_drain() was called */

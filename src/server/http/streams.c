@@ -1,0 +1,244 @@
+/* streams: see streams.h. */
+#include "server/http/streams.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/limits.h"
+
+#define BATCH 64     /* events taken at a time */
+#define FRAME 32u    /* bytes of a chunk beside its text, at most */
+#define LOOK_MS 1000 /* how often silent streams are looked for */
+#define LOOK_NS (LOOK_MS * 1000000ull)
+
+/* A call that was handed over; on the stack of its own thread, which waits. */
+struct seat {
+    struct http_call *call;
+    int socket, news; /* what is watched */
+    uint64_t due;     /* clock_ns() from which on it has been silent for long; 0 = never */
+    bool ok;          /* `fill` went well */
+    sem_t done;
+    struct seat *prev, *next;
+};
+
+struct http_streams {
+    pthread_t thread;
+    int epoll;
+    void (*sent)(struct http_call *call, const char *data, size_t n);
+    uint64_t now;         /* the thread's: clock_ns() of its latest turn, */
+    struct buf chunk;     /* and what it sends */
+    pthread_mutex_t lock; /* over what follows, and over taking and giving up seats */
+    struct seat *first;
+    bool stopped;
+};
+
+/* ---- seats ---- */
+
+static uint64_t silent_until(const struct http_call *call, uint64_t now)
+{
+    return call->quiet_ms ? now + (uint64_t)call->quiet_ms * 1000000u : 0;
+}
+
+static bool watch(const struct http_streams *s, int fd, uint32_t events, struct seat *at)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = at};
+    return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
+
+static void forget(const struct http_streams *s, int fd)
+{
+    (void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+/* False where the thread has ended, or where news cannot be watched: they may still be, for the call that had the
+ * descriptor before. Without memory to watch the socket, too, a client that left is noticed when it is sent something. */
+static bool take_seat(struct http_streams *s, struct seat *at)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool taken = !s->stopped && watch(s, at->news, EPOLLIN, at);
+    if (taken) {
+        (void)watch(s, at->socket, EPOLLRDHUP, at);
+        at->next = s->first;
+        if (s->first)
+            s->first->prev = at;
+        s->first = at;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return taken;
+}
+
+/* With the lock held. The seat is gone afterwards. */
+static void leave_seat(struct http_streams *s, struct seat *at)
+{
+    forget(s, at->news);
+    forget(s, at->socket);
+    if (at->next)
+        at->next->prev = at->prev;
+    if (at->prev)
+        at->prev->next = at->next;
+    else
+        s->first = at->next;
+    sem_post(&at->done);
+}
+
+static void give_back(struct http_streams *s, struct seat *at)
+{
+    pthread_mutex_lock(&s->lock);
+    leave_seat(s, at);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- the thread ---- */
+
+/* Sends call->out as a chunk. False: the socket does not take all of it. */
+static bool send_chunk(struct http_streams *s, const struct seat *at)
+{
+    struct http_call *call = at->call;
+    char size[FRAME];
+    buf_clear(&s->chunk);
+    buf_add(&s->chunk, size, (size_t)snprintf(size, sizeof size, "%zX\r\n", call->out.len));
+    buf_add(&s->chunk, call->out.data, call->out.len);
+    buf_adds(&s->chunk, "\r\n");
+    if (s->chunk.failed)
+        return false;
+    const ssize_t n = send(at->socket, s->chunk.data, s->chunk.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n <= 0)
+        return false;
+    if (s->sent)
+        s->sent(call, call->out.data, call->out.len);
+    buf_clear(&call->out);
+    if ((size_t)n == s->chunk.len)
+        return true;
+    buf_add(&call->rest, s->chunk.data + n, s->chunk.len - (size_t)n);
+    return false;
+}
+
+/* False: it is the turn of the call's own thread. */
+static bool go_on(struct http_streams *s, struct seat *at)
+{
+    struct http_call *call = at->call;
+    at->ok = call->fill(call, &call->ended) && !call->out.failed;
+    if (!at->ok || call->ended || (call->out.len && !send_chunk(s, at)))
+        return false;
+    at->due = silent_until(call, s->now);
+    return true;
+}
+
+/* False: the server stops. */
+static bool see_to(struct http_streams *s, struct epoll_event *ev, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct seat *at = ev[i].data.ptr;
+        if (!at)
+            return false;
+        if (!ev[i].events || (ev[i].events == EPOLLIN && go_on(s, at)))
+            continue;
+        for (int k = i + 1; k < n; k++) /* its other descriptor's event would find no seat */
+            if (ev[k].data.ptr == at)
+                ev[k].events = 0;
+        give_back(s, at);
+    }
+    return true;
+}
+
+static void give_back_silent(struct http_streams *s)
+{
+    pthread_mutex_lock(&s->lock);
+    for (struct seat *at = s->first, *next; at; at = next) {
+        next = at->next;
+        if (!at->due || at->due > s->now)
+            continue;
+        at->call->overdue = true;
+        leave_seat(s, at);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void give_back_all(struct http_streams *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stopped = true;
+    while (s->first)
+        leave_seat(s, s->first);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *streams_main(void *arg)
+{
+    struct http_streams *s = arg;
+    struct epoll_event ev[BATCH];
+    uint64_t looked = 0;
+    pthread_setname_np(pthread_self(), "ffwd-streams");
+    for (;;) {
+        const int n = epoll_wait(s->epoll, ev, BATCH, LOOK_MS);
+        if (n < 0 && errno != EINTR)
+            BUG("the descriptors of streams cannot be waited for");
+        s->now = clock_ns();
+        if (!see_to(s, ev, n))
+            break;
+        if (s->now - looked < LOOK_NS)
+            continue;
+        give_back_silent(s);
+        looked = s->now;
+    }
+    give_back_all(s);
+    return NULL;
+}
+
+/* ---- from outside ---- */
+
+enum status http_streams_new(struct http_streams **out, int stop_fd, http_sent *sent, struct err *e)
+{
+    *out = NULL;
+    struct http_streams *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for the table of streams");
+    s->sent = sent;
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    buf_init(&s->chunk, LIMIT_REPLY + FRAME);
+    pthread_mutex_init(&s->lock, NULL);
+    if (s->epoll >= 0 && watch(s, stop_fd, EPOLLIN, NULL) && pthread_create(&s->thread, NULL, streams_main, s) == 0) {
+        *out = s;
+        return ST_OK;
+    }
+    if (s->epoll >= 0)
+        close(s->epoll);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    return err_set(e, ST_IO, "", "cannot start the thread that sends streams");
+}
+
+void http_streams_free(struct http_streams *s)
+{
+    if (!s)
+        return;
+    pthread_join(s->thread, NULL);
+    close(s->epoll);
+    buf_release(&s->chunk);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+bool http_streams_serve(struct http_streams *s, struct http_call *call)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    call->handed_over = true;
+    call->waits_on = -1;
+    struct seat at = {.call = call, .socket = info ? info->connect_fd : -1};
+    at.ok = call->fill(call, &call->ended) && !call->out.failed; /* what is there already */
+    at.news = call->waits_on;
+    at.due = silent_until(call, clock_ns());
+    sem_init(&at.done, 0, 0);
+    if (at.ok && !call->ended && !call->out.len && at.news >= 0 && take_seat(s, &at))
+        while (sem_wait(&at.done) != 0)
+            ;
+    sem_destroy(&at.done);
+    call->handed_over = false;
+    return at.ok;
+}
