@@ -47,7 +47,8 @@ TABLES = {
 }
 NEUTRAL = {"NULL": "OnlyNull", "FALSE": "OnlyFalse", "ZERO": "OnlyZero", "ONE": "OnlyOne", "EMPTY": "OnlyEmpty"}
 CEILINGS = [  # where a limit that is no integer's stands
-    ("LIMIT_INFILL_FILES", "input_extra", "maxItems"), ("LIMIT_STOPS", "Stops", "maxItems"), ("LIMIT_BIAS", "Bias", "maxProperties"),
+    ("LIMIT_INFILL_FILES", "input_extra", "maxItems"), ("LIMIT_STOPS", "Stops", "maxItems"),
+    ("LIMIT_BIAS", "Bias", "maxProperties"),
     ("LIMIT_TOKENIZE", "content", "maxLength"), ("LIMIT_BREAKERS", "dry_sequence_breakers", "maxItems"),
     ("LIMIT_SALT", "cache_salt", "maxLength"), ("LIMIT_REPLAY_NAME", "prompt_cache_key", "maxLength"),
     ("LIMIT_TOOLS", "tools", "maxItems"), ("LIMIT_MESSAGES", "Messages", "maxItems"),
