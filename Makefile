@@ -51,17 +51,22 @@ OPT  := -O1
 SANFLAGS := $(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=all) \
             -fno-omit-frame-pointer
 endif
+ifdef FUZZER # with SAN=1, and clang: what libFuzzer follows inputs by
+SANFLAGS += -fsanitize=fuzzer-no-link -Wno-unknown-warning-option
+endif
 ALLFLAGS = $(CSTD) $(INC) $(OPT) -g $(WARN) $(HARD) $(SANFLAGS) $(CFLAGS)
 
 AVX2_FLAGS   := -mavx2 -mfma -mf16c -mbmi2
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 NEON_FLAGS   := -march=armv8.2-a+dotprod
+# (Instrumented for libFuzzer, clang takes half an hour for the wide kernels, which have no input that fuzzers could change.)
 KERN_OPT     := $(if $(SAN),,-O3)
+WIDE_OPT     := $(KERN_OPT) $(if $(FUZZER),-fno-sanitize=all)
 FLAGS_kern        = $(KERN_OPT)
 FLAGS_kern/ref    = $(KERN_OPT)
-FLAGS_kern/avx2   = $(KERN_OPT) $(AVX2_FLAGS)
-FLAGS_kern/avx512 = $(KERN_OPT) $(AVX512_FLAGS)
-FLAGS_kern/neon   = $(KERN_OPT) $(NEON_FLAGS)
+FLAGS_kern/avx2   = $(WIDE_OPT) $(AVX2_FLAGS)
+FLAGS_kern/avx512 = $(WIDE_OPT) $(AVX512_FLAGS)
+FLAGS_kern/neon   = $(WIDE_OPT) $(NEON_FLAGS)
 
 LIBS_LIB    := -lxxhash -lm -lpthread -ldl
 LIBS_SERVER := -lmicrohttpd -lgnutls -ljansson
@@ -86,9 +91,9 @@ SHIM_SRC := $(wildcard shim/Cargo.toml shim/Cargo.lock shim/build.rs shim/src/*.
 SHIM_LIB := $(if $(wildcard shim/Cargo.toml),build/shim/release/libffwd_shim.a)
 
 .DEFAULT_GOAL := build
-.PHONY: build objs lib shim setup setup-test setup-long run serve test test-unit test-long test-clients tests asan tsan lint bench \
-        bench-http bench-limits bench-replay bench-servers kern-bench format notices models install uninstall deb clean help \
-        FORCE
+.PHONY: build objs lib shim setup setup-test setup-long setup-fuzz run serve test test-unit test-long test-clients tests asan \
+        tsan fuzz fuzzers lint bench bench-http bench-limits bench-replay bench-servers kern-bench format notices models \
+        install uninstall deb clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -123,7 +128,8 @@ $(LIB): $(call obj,$(LIB_SRC))
 $(SERVER_LIB): $(call obj,$(SERVER_SRC)) $(BUILD)/obj/web_files.o
 $(CLI_LIB): $(call obj,$(CLI_SRC))
 $(BUILD)/libtests.a: $(call obj,$(sort $(wildcard tests/lib/*.c)))
-$(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a:
+$(BUILD)/libfuzz.a: $(call obj,$(sort $(wildcard tests/fuzz/kit/*.c)))
+$(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a $(BUILD)/libfuzz.a:
 	@mkdir -p $(@D)
 	@echo "  AR    $@"
 	@rm -f $@ && $(AR) rcs $@ $^
@@ -156,11 +162,16 @@ THREADED := test_base test_grammar_limits test_engine test_engine_many test_engi
             test_serve test_packed test_packed_file
 FORWARD  := $(BUILD)/tests/forward
 MATRIX   := $(if $(wildcard tests/matrix/*.c),$(BUILD)/tests/matrix)
+# tests/fuzz/NAME.c: one fuzzer each; what they share is in tests/fuzz/kit.
+FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz_%,$(sort $(wildcard tests/fuzz/*.c)))
+FUZZ_LIB := $(BUILD)/libfuzz.a
+FUZZ_CC  ?= clang
+FUZZ_SECONDS ?= 60
 EMU_OBJ  := $(if $(filter x86_64,$(MACHINE)),$(patsubst src/kern/avx512/%.c,$(BUILD)/tests/emu/%.o,\
               $(wildcard src/kern/avx512/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/*.c)))
 
-tests: $(UNIT) $(KERN) $(SIM) $(FORWARD) $(MATRIX) $(EXAMPLES) ## builds the test programs without running them
+tests: $(UNIT) $(KERN) $(SIM) $(FORWARD) $(MATRIX) $(EXAMPLES) fuzzers ## builds the test programs without running them
 
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
 	@mkdir -p $(@D)
@@ -198,6 +209,13 @@ $(BUILD)/tests/matrix: $(call obj,$(sort $(wildcard tests/matrix/*.c))) $(TEST_L
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
 	@$(LINK) $(LIBS)
+
+# libFuzzer has a main(); otherwise it is that of tests/fuzz/kit/replay.c.
+fuzzers: $(FUZZERS)
+$(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_LIB) $(TEST_LIB) $(CLI_LIB) $(SERVER_LIB) $(LIB) $(SHIM_LIB)
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(LINK) $(if $(FUZZER),-fsanitize=fuzzer) -lcmocka $(LIBS)
 
 # Examples see what an application sees: the public header and the libraries.
 $(BUILD)/examples/%: examples/%.c include/ffwd.h $(LIB) $(SHIM_LIB)
@@ -238,6 +256,10 @@ asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorS
 tsan: setup-test ## the programs that have threads, under ThreadSanitizer
 	@$(MAKE) BUILD=build/tsan SAN=thread $(THREADED:%=build/tsan/tests/%) \
 	   && BUILD=build/tsan $$(setarch -R true 2>/dev/null && echo setarch -R) tools/run_tests.py tsan
+# (The shim is linked as it is: Rust code is not followed.)
+fuzz: setup-fuzz ## every fuzzer of tests/fuzz for FUZZ_SECONDS=60 each; FUZZ="json stream": those. Findings are in build/fuzz
+	@$(MAKE) BUILD=build/fuzz CC=$(FUZZ_CC) SAN=1 FUZZER=1 fuzzers \
+	   && BUILD=build/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/fuzz.sh $(FUZZ)
 lint: ## format, warnings, folder table, headers alone, banned calls, sizes, symbol prefixes
 	@$(MAKE) objs && BUILD=$(BUILD) tools/lint.py
 bench: setup-test ## measures against llama.cpp and ik_llama.cpp (IK_SOURCE=) and rewrites bench/RESULTS.md
@@ -262,6 +284,8 @@ setup-test:
 	@tools/setup.sh test
 setup-long:
 	@tools/setup.sh long
+setup-fuzz:
+	@tools/setup.sh fuzz
 
 $(PYTHON): tools/requirements.txt
 	@echo "  VENV  build/venv"

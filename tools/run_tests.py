@@ -34,7 +34,8 @@ def executable(*paths):
 def programs(tier):
     """(command, timeout in seconds) in the order they run: quick ones first."""
     lint = [("tools/lint.py", 2 * MINUTE), ("tests/lint/run.py", 2 * MINUTE)]
-    units = [(p, 2 * MINUTE) for p in existing(BUILD + "/tests/test_*") if not p.endswith(".d")]
+    units = [(p, 2 * MINUTE) for p in existing(BUILD + "/tests/test_*") + existing(BUILD + "/tests/fuzz_*")
+             if not p.endswith(".d")]
     kern = [(p, 10 * MINUTE) for p in executable(BUILD + "/tests/kern_check")]
     scripts = [(p, 15 * MINUTE) for p in executable(*existing("tests/*/run.sh")) if "/clients/" not in p]
     long = [(p, 240 * MINUTE) for p in executable(*existing("tests/*/long.sh"))]

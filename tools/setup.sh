@@ -4,6 +4,7 @@
 #   tools/setup.sh build   what `make` needs
 #   tools/setup.sh test    that, and what `make test` needs
 #   tools/setup.sh long    that, and what `make test-long` needs
+#   tools/setup.sh fuzz    what `make test` and what `make fuzz` needs
 #   tools/setup.sh clients what `make test` and `make test-clients` need
 #   tools/setup.sh cargo   prints the path of a cargo that is new enough, the same one each time (kept in build/cargo)
 #
@@ -100,6 +101,17 @@ setup_debian() {
     }
 }
 
+# clang, and libFuzzer with the sanitizers, which are in a package of the version that the distribution calls clang.
+clang_debs() {
+    version=$(clang_version)
+    [ -n "$version" ] || { apt-get update -qq >/dev/null 2>&1 || true; version=$(clang_version); }
+    echo "clang libclang-rt-$version-dev"
+}
+
+clang_version() {
+    apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9]*\)$/\1/p'
+}
+
 has_header() {
     echo "#include <$1>" | ${CC:-cc} -E -xc - >/dev/null 2>&1
 }
@@ -130,9 +142,17 @@ cargo)
 build) if command -v dpkg-query >/dev/null; then setup_debian ""; else setup_other ""; fi ;;
 test) if command -v dpkg-query >/dev/null; then setup_debian "$TEST"; else setup_other "cmocka.h"; fi ;;
 long) if command -v dpkg-query >/dev/null; then setup_debian "$TEST $LONG"; else setup_other "cmocka.h"; fi ;;
+fuzz)
+    if command -v dpkg-query >/dev/null; then
+        setup_debian "$TEST $(clang_debs)"
+    else
+        setup_other "cmocka.h"
+        command -v "${FUZZ_CC:-clang}" >/dev/null || { echo "make fuzz needs clang with libFuzzer" >&2; exit 1; }
+    fi
+    ;;
 clients) if command -v dpkg-query >/dev/null; then setup_debian "$TEST $CLIENTS"; else setup_other "cmocka.h"; fi ;;
 *)
-    echo "usage: tools/setup.sh [build|test|long|clients|cargo]" >&2
+    echo "usage: tools/setup.sh [build|test|long|fuzz|clients|cargo]" >&2
     exit 2
     ;;
 esac

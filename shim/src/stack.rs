@@ -30,6 +30,8 @@ struct Origin {
 
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
 
+#[allow(unused_doc_comments)] // this one is for cbindgen
+/// cbindgen:ignore
 extern "C" {
     fn getpriority(which: i32, who: u32) -> i32;
 }

@@ -139,7 +139,7 @@ static enum status read_line(struct server_key *k, const char *s, const char *en
 
 static enum status read_lines(const struct buf *text, struct server_key *to, uint32_t *n, struct err *e)
 {
-    const char *s = text->data, *end = s + text->len;
+    const char *s = text->len ? text->data : "", *end = s + text->len;
     *n = 0;
     for (unsigned line = 1; s < end; line++) {
         struct server_key k;

@@ -117,6 +117,7 @@ class Machine:
         shutil.copy(os.path.join(ROOT, "tools/setup.sh"), os.path.join(self.root, "tools/setup.sh"))
         self.script("bin/dpkg-query", f'for p; do :; done; case " {installed} " in *" $p "*) printf installed;; *) exit 1;; esac')
         self.script("bin/apt-get", f'echo "$@" >>"{self.root}/apt"')
+        self.script("bin/apt-cache", "printf 'clang\\n  Depends: clang-77\\n  Breaks: <clang-3.2>\\n'")
         self.script("bin/id", f"echo {user}")
         for folder in cargos:
             self.script(f"{folder}/cargo", "true")
@@ -157,6 +158,9 @@ def setup_problems():
         cross = word == "long" and os.uname().machine == "x86_64"
         if code != 0 or "libcmocka-dev" not in asked or ("qemu-user" in asked) != cross:
             yield f"setup: {code}, for {word} apt-get was asked for {asked}"
+    code, _, _, asked = Machine("gcc", 0, ["a"]).run("fuzz", "a")
+    if code != 0 or "clang libclang-rt-77-dev" not in asked or "libcmocka-dev" not in asked:
+        yield f"setup: {code}, for fuzz apt-get was asked for {asked}"
     machine = Machine(cargos=["a", "b"])
     code, _, err, _ = machine.run("cargo")
     if code != 1 or err.count("\n") != 1:
@@ -184,7 +188,7 @@ def main():
     if names != ["f", "g"]:
         failed.append(f"functions: {names}")
     print("\n".join(failed))
-    total = len(CASES) + len(COUNTS) + 1 + 7
+    total = len(CASES) + len(COUNTS) + 1 + 8
     print(f"{total - len(failed)} passed, {len(failed)} failed")
     return bool(failed)
 

@@ -125,13 +125,13 @@ static inline void tell(struct slot *s, struct event *ev, bool end)
 {
     size_t n = 0;
     const char *text = end ? "" : tok_bytes(NULL, ev->id, &n);
-    if (!end && tok_is_special(NULL, ev->id) && !s->keep_special)
-        n = 0;
+    n = !end && tok_is_special(NULL, ev->id) && !s->keep_special ? 0 : n;
     memcpy(s->held + s->held_n, text, n);
     s->held_n += (uint32_t)n;
-    uint32_t least = s->held_n > fake_holds ? s->held_n - fake_holds : 0;
-    ev->text_n = end ? s->held_n : least + (s->said * 7 + 3) % (s->held_n - least + 1);
-    while (!end && ev->text_n < s->held_n && ev->text_n && ((unsigned char)s->held[ev->text_n] & 0xC0) == 0x80)
+    const uint32_t whole = s->held_n - (end ? 0 : unfinished(s->held, s->held_n));
+    uint32_t least = whole > fake_holds ? whole - fake_holds : 0;
+    ev->text_n = end ? whole : least + (s->said * 7 + 3) % (whole - least + 1);
+    while (!end && ev->text_n < whole && ev->text_n && ((unsigned char)s->held[ev->text_n] & 0xC0) == 0x80)
         ev->text_n--;
     memcpy(ev->text, s->held, ev->text_n);
     s->held_n -= ev->text_n;
@@ -179,7 +179,7 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
         s->finish = FINISH_ERROR;
         (void)err_set(&s->err, ST_DEADLINE, "", "the request was not done within its 5 seconds");
     }
-    out->kind = EVENT_END;
+    *out = (struct event){.kind = EVENT_END, .id = -1, .origin = ORIGIN_SAMPLED};
     tell(s, out, true);
     return 1;
 }

@@ -39,6 +39,19 @@ static inline void fake_init(void)
     log_set_level(LOG_ERROR);
 }
 
+/* Bytes at the end of s[n] that begin a character and are not all of it. */
+static inline uint32_t unfinished(const char *s, uint32_t n)
+{
+    for (uint32_t back = 1; back <= 3 && back <= n; back++) {
+        const unsigned char c = (unsigned char)s[n - back];
+        if ((c & 0xC0) == 0x80)
+            continue;
+        uint32_t bytes = c < 0xC0 || c >= 0xF8 ? 1 : c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
+        return bytes > back ? back : 0;
+    }
+    return 0;
+}
+
 size_t tok_vocab(const struct tok *t)
 {
     (void)t;

@@ -19,6 +19,7 @@
 #include "gguf_write.h"
 #include "model/model.h"
 #include "tiny.h"
+#include "use_weights.h"
 #include "weights/gguf.h"
 #include "weights/weights.h"
 
@@ -50,73 +51,6 @@ static struct guarded guard(size_t size)
 }
 
 /* --- using whatever opened -------------------------------------------------------------------------------------------- */
-
-static void count_text(void *ctx, const char *key, const char *value)
-{
-    *(size_t *)ctx += strlen(key) + strlen(value);
-}
-
-static void read_arrays(const struct weights *w, const char *key)
-{
-    size_t n = weights_array(w, key);
-    struct weights_str *s = calloc(n + 1, sizeof *s);
-    float *f = calloc(n + 1, sizeof *f);
-    int32_t *d = calloc(n + 1, sizeof *d);
-    assert_true(s && f && d);
-    unsigned sum = 0;
-    if (weights_strings(w, key, s, n))
-        for (size_t i = 0; i < n; i++)
-            for (size_t k = 0; k < s[i].n; k++)
-                sum += (unsigned char)s[i].s[k];
-    (void)weights_f32s(w, key, f, n);
-    (void)weights_i32s(w, key, d, n);
-    __asm__ volatile("" : : "r"(sum)); /* so that the reading is not left out */
-    free(s);
-    free(f);
-    free(d);
-}
-
-static void read_metadata(const struct weights *w)
-{
-    const struct gguf_file *f = &w->parts[0];
-    size_t bytes = 0;
-    weights_each_meta(w, count_text, &bytes);
-    for (size_t i = 0; i < f->metas; i++) {
-        char *key = strndup(f->meta[i].key.s, f->meta[i].key.n);
-        uint64_t u;
-        float x;
-        bool b;
-        struct weights_str s;
-        assert_non_null(key);
-        assert_true(weights_has(w, key));
-        int kinds = weights_u64(w, key, &u) + weights_f32(w, key, &x) + weights_bool(w, key, &b)
-                    + weights_string(w, key, &s) + (weights_array(w, key) > 0);
-        assert_in_range(kinds, 0, 1);
-        read_arrays(w, key);
-        free(key);
-    }
-}
-
-static void pack_tensors(const struct weights *w)
-{
-    for (size_t i = 0; i < weights_count(w); i++) {
-        const struct tensor *t = weights_at(w, i);
-        const struct gguf_file *f = gguf_part(w, t);
-        const uint8_t *data = t->data;
-        assert_ptr_equal(weights_find(w, t->name), t);
-        assert_true(data >= f->base && t->bytes <= f->size && data - f->base <= (ptrdiff_t)(f->size - t->bytes));
-        uint32_t rows = (uint32_t)(t->dim[1] * t->dim[2] * t->dim[3]);
-        size_t n = kern_mat_bytes(t->type, rows, (uint32_t)t->dim[0]), values = (size_t)rows * t->dim[0];
-        uint8_t *panels = mem_map(n);
-        float *x = malloc(values * sizeof *x);
-        struct kern_mat m;
-        assert_true(panels && x);
-        weights_f32_data(w, t, x);
-        weights_pack(w, t, pool, panels, &m);
-        mem_unmap(panels, n);
-        free(x);
-    }
-}
 
 /* One step of three tokens and the logits of the last. Any number may come out. */
 static void run_model(const struct model *m)
@@ -168,8 +102,7 @@ static void load_model(struct weights *w)
 
 static void after_open(struct weights *w)
 {
-    read_metadata(w);
-    pack_tensors(w);
+    use_weights(w, pool);
     load_model(w);
 }
 
@@ -234,8 +167,7 @@ static bool try_bytes(const struct guarded *g, size_t size, bool truncated)
     enum status s = gguf_open_bytes(&w, "m.gguf", g->end - size, size, &e);
     check_status(s, w, &e, truncated);
     if (s == ST_OK) {
-        read_metadata(w);
-        pack_tensors(w);
+        use_weights(w, pool);
     }
     weights_free(w);
     return s == ST_OK;

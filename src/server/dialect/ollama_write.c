@@ -61,6 +61,16 @@ static void write_says(const struct reply *r, const struct says *s, struct buf *
     buf_adds(out, is_chat(r) ? "}" : "");
 }
 
+/* Arguments as the model wrote them, but in one line, as a chunk is. Strings have no line breaks: these are white space. */
+static void put_arguments(const char *s, size_t n, struct buf *out)
+{
+    size_t at = out->len;
+    buf_add(out, s, n);
+    for (; at < out->len; at++)
+        if (out->data[at] == '\n' || out->data[at] == '\r')
+            out->data[at] = ' ';
+}
+
 /* A piece of a call goes into the part's list of them. True: a call is complete. */
 static bool add_call(struct reply_part *p, const struct chat_piece *piece)
 {
@@ -74,7 +84,7 @@ static bool add_call(struct reply_part *p, const struct chat_piece *piece)
         buf_adds(calls, ",\"arguments\":");
         return false;
     case CHAT_ARGUMENTS: /* all together a JSON object */
-        buf_add(calls, piece->text, piece->n);
+        put_arguments(piece->text, piece->n, calls);
         return false;
     case CHAT_CALL_END:
         buf_adds(calls, "}}");
