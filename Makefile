@@ -115,10 +115,10 @@ $(BUILD)/flags: FORCE
 	   echo '$(CC) $(ALLFLAGS) $(AVX512_FLAGS) $(NEON_FLAGS) $(KERN_OPT)' > $@
 FORCE:
 
-# The web page, as C. (The folders are named so that a file that is gone is noticed, too.)
-$(BUILD)/web_files.c: tools/embed.py $(filter-out web/node_modules%,$(wildcard web web/* web/*/*))
-	@echo "  EMBED web"
-	@tools/embed.py web $@
+# The web page and the API's description, as C. (The folders are named so that a file that is gone is noticed, too.)
+$(BUILD)/web_files.c: tools/embed.py docs/openapi.json $(filter-out web/node_modules%,$(wildcard web web/* web/*/*))
+	@echo "  EMBED web docs/openapi.json"
+	@tools/embed.py web docs/openapi.json $@
 $(BUILD)/obj/web_files.o: $(BUILD)/web_files.c src/server/web.h src/server/http/http.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -247,8 +247,9 @@ test-unit: setup-test ## lint, unit tests and the kernel check
 	@$(MAKE) build tests && $(RUN_TESTS) unit
 test-long: setup-long ## the full invariance matrix, 10,000 simulated scenarios, load on the server, kernels for aarch64
 	@$(MAKE) build tests $(PYTHON) && $(MAKE) models && $(RUN_TESTS) long
-test-clients: ## other projects' clients and the web page in Chromium, in environments of their own
-	@tools/setup.sh clients && $(MAKE) build $(PYTHON) && $(MAKE) models && $(RUN_TESTS) clients
+test-clients: ## other projects' clients, the web page in Chromium and a fuzzer of the API, in environments of their own
+	@tools/setup.sh clients && $(MAKE) build $(PYTHON) && $(MAKE) BUILD=build/asan SAN=1 build && $(MAKE) models \
+	   && $(RUN_TESTS) clients
 asan: setup-test ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=build/asan SAN=1 tests && BUILD=build/asan tools/run_tests.py asan
 # (Without address randomisation where that can be had: with much of it, gcc 12's runtime does not start.)

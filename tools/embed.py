@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the files of the web page as one C file, so that the program needs nothing beside itself to show it.
+"""Writes what the server shows as it is as one C file, so that the program needs nothing beside itself: the files of the
+web page, and the description of the API.
 
-    tools/embed.py FOLDER OUT.c
+    tools/embed.py FOLDER OPENAPI.json OUT.c
 
-What is taken is decided by the ending; package.json and the like stay out. The entity tag is made of the content, so a
-browser asks for nothing twice and never keeps an old file.
+What is taken of the folder is decided by the ending; package.json and the like stay out. The description is taken without
+the white space between its parts. The entity tag is made of the content, so a browser asks for nothing twice and never
+keeps an old file.
 """
 import hashlib
+import json
 import os
 import sys
 
@@ -36,27 +39,40 @@ def array(number, data):
     return f"static const unsigned char file{number}[] = {{\n" + ",\n".join(rows) + "\n};\n"
 
 
-def source(folder):
+def http_file(number, data, kind):
+    """The initialiser of a struct http_file whose data is that array."""
+    tag = hashlib.sha256(data).hexdigest()[:16]
+    return f'{{file{number}, sizeof file{number}, "{kind}", "\\"{tag}\\""}}'
+
+
+def described(path):
+    """The description as it is sent."""
+    with open(path, encoding="utf-8") as f:
+        return json.dumps(json.load(f), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def source(folder, description):
     arrays, table = [], []
     for number, path in enumerate(served(folder)):
         with open(os.path.join(folder, path), "rb") as f:
             data = f.read()
         if not data:
             sys.exit(f"{folder}/{path} is empty")
-        tag = hashlib.sha256(data).hexdigest()[:16]
         arrays.append(array(number, data))
-        table.append(f'    {{"{path}", {{file{number}, sizeof file{number}, "{TYPES[os.path.splitext(path)[1]]}", '
-                     f'"\\"{tag}\\""}}}},\n')
-    return ("/* The web page. Made by tools/embed.py. */\n#include \"server/web.h\"\n\n" + "\n".join(arrays)
-            + "\nconst struct server_web_file server_web_files[] = {\n" + "".join(table)
-            + "    {NULL, {NULL, 0, NULL, NULL}},\n};\n")
+        table.append(f'    {{"{path}", {http_file(number, data, TYPES[os.path.splitext(path)[1]])}}},\n')
+    data = described(description)
+    arrays.append(array(len(table), data))
+    return ("/* What the server shows as it is. Made by tools/embed.py. */\n#include \"server/web.h\"\n\n"
+            + "\n".join(arrays) + "\nconst struct server_web_file server_web_files[] = {\n" + "".join(table)
+            + "    {NULL, {NULL, 0, NULL, NULL}},\n};\n\nconst struct http_file server_description_file = "
+            + http_file(len(table), data, "application/json") + ";\n")
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
-    text = source(sys.argv[1])
-    with open(sys.argv[2], "w", encoding="ascii") as f:
+    text = source(sys.argv[1], sys.argv[2])
+    with open(sys.argv[3], "w", encoding="ascii") as f:
         f.write(text)
 
 

@@ -413,7 +413,12 @@ static enum status check_tool(struct writer *w, uint32_t index, struct cut tool)
     struct cut name = chat_cut_member(function, "name");
     if (chat_cut_kind_of(name) != CUT_STRING || name.n <= 2)
         return err_set(w->e, ST_ARGUMENT, field, "%s.function.name must be a string that is not empty", field);
-    return ST_OK;
+    struct cut schema = chat_cut_member(function, "parameters");
+    const enum cut_kind kind = chat_cut_kind_of(schema);
+    if (kind == CUT_NONE || kind == CUT_NULL || kind == CUT_OBJECT || kind == CUT_BOOL)
+        return ST_OK;
+    snprintf(field, sizeof field, "tools[%u].function.parameters", index);
+    return err_set(w->e, ST_ARGUMENT, field, "%s must be a JSON Schema, not %s", field, chat_cut_kind_name(schema));
 }
 
 static enum status check_tools(struct writer *w, struct cut tools, uint32_t *count)

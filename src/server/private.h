@@ -56,6 +56,9 @@ void server_refuse(struct http_call *call, int status, const struct err *e);
 /* GET / and /web/ (web.c). */
 http_handler server_web;
 
+/* GET /openapi.json (description.c). */
+http_handler server_description;
+
 /* GET /metrics and /v1/ffwd/rows. */
 http_handler server_metrics, server_rows;
 

@@ -26,6 +26,7 @@ static void health(struct http_call *call)
 const struct http_route server_routes[] = {
     {"GET", "/", server_web, HTTP_OPEN},
     {"GET", "/web/", server_web, HTTP_OPEN},
+    {"GET", "/openapi.json", server_description, HTTP_OPEN},
     {"GET", "/health", health, HTTP_WHILE_STOPPING | HTTP_OPEN},
     {"GET", "/metrics", server_metrics, HTTP_WHILE_STOPPING},
     {"GET", "/v1/ffwd/rows", server_rows, HTTP_WHILE_STOPPING},

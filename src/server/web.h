@@ -1,4 +1,5 @@
-/* web: the files of the web page, which the build makes one C file of (tools/embed.py). */
+/* web: the files that the server shows as they are: the web page's, and the description of the API. The build makes one C
+ * file of them (tools/embed.py). */
 #ifndef SERVER_WEB_H
 #define SERVER_WEB_H
 
@@ -10,5 +11,7 @@ struct server_web_file {
 };
 
 extern const struct server_web_file server_web_files[];
+
+extern const struct http_file server_description_file; /* docs/openapi.json, as compact JSON */
 
 #endif

@@ -70,6 +70,14 @@ def test_explain_says_what_the_program_says(server):
     assert status == 400 and reply["error"]["param"] == "max_tokens"
 
 
+@pytest.mark.parametrize("path", ["/apply-template", "/v1/ffwd/count", "/v1/ffwd/explain", "/v1/chat/completions"])
+def test_schemas_of_tools_are_schemas(server, path):
+    for wrong in ([], "{}", 5):
+        tools = [{"type": "function", "function": {"name": "f", "parameters": wrong}}]
+        status, reply = post(server, path, {"messages": HI, "tools": tools})
+        assert (status, reply["error"]["param"]) == (400, "tools[0].function.parameters"), wrong
+
+
 # ---- llama-server's addresses ----
 
 GREEDY = {"temperature": 0, "n_predict": 12}

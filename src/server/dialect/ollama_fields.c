@@ -242,7 +242,9 @@ json_t *ollama_body(struct http_call *call)
         return NULL;
     }
     int status = 0;
-    enum status st = http_get_string(root, http_get(root, "model") ? "model" : "name", &name, &n, &e);
+    enum status st = http_get_string(root, "name", &name, &n, &e);
+    if (st == ST_OK) /* where both are there, this one counts */
+        st = http_get_string(root, "model", &name, &n, &e);
     if (st == ST_OK && srv->strict_model && !is_model(srv, name, n)) {
         status = 404;
         st = err_set(&e, ST_ARGUMENT, "model", "model '%.80s' not found; there is only '%.80s' here", name, srv->model);

@@ -104,27 +104,21 @@ enum status openai_parse_tools(const json_t *root, struct openai_tools *out, str
 /* ---- what they come to ---- */
 
 /* Names from the parsed request, schemas as they were written. */
-static enum status list_tools(const json_t *root, struct cut body, struct format_tool *to, struct err *e)
+static void list_tools(const json_t *root, struct cut body, struct format_tool *to)
 {
     const json_t *tools = http_get(root, "tools");
     struct cut_iter it = chat_cut_open(chat_cut_member(body, "tools"));
     struct cut key, one;
     for (size_t i = 0; i < json_array_size(tools) && chat_cut_next(&it, &key, &one); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
-        const json_t *name = json_object_get(function, "name"), *schema = http_get(function, "parameters");
-        if (schema && !json_is_object(schema) && !json_is_boolean(schema)) {
-            char field[ERR_FIELD];
-            snprintf(field, sizeof field, "tools[%zu].function.parameters", i);
-            return http_wrong_type(schema, field, "a JSON Schema", e);
-        }
+        const json_t *name = json_object_get(function, "name");
         to[i] = (struct format_tool){.name = json_string_value(name), .name_n = json_string_length(name)};
-        if (schema) {
+        if (http_get(function, "parameters")) {
             struct cut text = chat_cut_member(chat_cut_member(one, "function"), "parameters");
             to[i].schema = text.s;
             to[i].schema_n = text.n;
         }
     }
-    return ST_OK;
 }
 
 struct server_calls openai_calls(const struct openai_tools *tools, const struct format_tool *list,
@@ -152,9 +146,8 @@ enum status openai_constrain_calls(const struct server *srv, const json_t *root,
     if (!list)
         return err_set(e, ST_NO_MEMORY, "tools", "no memory for %u tools", tools->n);
     const struct server_calls calls = openai_calls(tools, list, shape, "function.parameters");
-    enum status st = list_tools(root, chat_cut_text(body.data, body.n), list, e);
-    if (st == ST_OK)
-        st = server_constrain_calls(srv, &calls, job, e);
+    list_tools(root, chat_cut_text(body.data, body.n), list);
+    enum status st = server_constrain_calls(srv, &calls, job, e);
     free(list);
     return st;
 }
