@@ -35,6 +35,7 @@
 #define LIMIT_BIAS 1024u                      /* biased ids of one request */
 #define LIMIT_DRY_MATCH 1024u                 /* ids of a repeat that DRY tells apart; longer ones count as this long */
 #define LIMIT_SAMPLE_ARENA (LIMIT_BIAS * 8u + 3u * (LIMIT_VOCAB / 8u) + 256u) /* bytes of its biases and sets of ids */
+#define LIMIT_VECTOR (1u << 17)               /* numbers of a vector that a text is made into */
 #define LIMIT_ROW_ARENA (LIMIT_STOP_ARENA + LIMIT_SAMPLE_ARENA + LIMIT_VOCAB / 8u) /* bytes of one request's arena */
 #define LIMIT_BREAKERS 32u                    /* texts at which DRY sees repeats end, of one request */
 #define LIMIT_BREAKER_BYTES 64u               /* bytes of one of them */

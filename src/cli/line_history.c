@@ -131,6 +131,15 @@ static bool ends_inside_line(int fd)
     return fstat(fd, &sb) == 0 && sb.st_size > 0 && pread(fd, &last, 1, sb.st_size - 1) == 1 && last != '\n';
 }
 
+static bool is_file(int fd)
+{
+    struct stat sb;
+    if (fstat(fd, &sb) != 0)
+        return false;
+    errno = EINVAL;
+    return S_ISREG(sb.st_mode);
+}
+
 enum status line_history_add(const char *path, const char *text, size_t n, struct err *e)
 {
     json_t *string = n <= LINE_HISTORY_LONGEST ? json_stringn(text, n) : NULL;
@@ -142,7 +151,7 @@ enum status line_history_add(const char *path, const char *text, size_t n, struc
     line[len] = '\n'; /* in place of the NUL: it is written by its length */
     make_folders(path);
     int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && (!ends_inside_line(fd) || write_all(fd, "\n", 1)) && write_all(fd, line, len + 1);
+    bool ok = fd >= 0 && is_file(fd) && (!ends_inside_line(fd) || write_all(fd, "\n", 1)) && write_all(fd, line, len + 1);
     if (!ok)
         err_errno(e, ST_IO, path, "%s: cannot keep what is typed", path);
     if (fd >= 0)

@@ -166,7 +166,7 @@ struct event_logprob {
  * held back, `id` the token that ended the reply, which has no text; -1 where something else did. A token whose text does
  * not fit one event is followed by further EVENT_TOKENs with id -1; where the text is cut does not depend on the reader.
  * EVENT_PROMPT: one id of the prompt, in order, without text; the first has no logprob (nothing comes before it): 0, and
- * no alternatives. EVENT_PROGRESS: how far the prompt is: one when it begins to be fed, one after each step that fed it. */
+ * no alternatives. EVENT_PROGRESS: how far the prompt is: one when it begins to be fed, one after a step that fed it. */
 struct event {
     enum event_kind kind;
     tok_id id;

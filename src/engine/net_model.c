@@ -90,6 +90,8 @@ static enum status choose_pooling(struct engine_net *net, const struct engine_co
 {
     const struct model_info *info = model_info(cfg->model);
     net->pooling = cfg->pooling ? cfg->pooling : info->pooling;
+    if (!cfg->pooling && net->pooling == POOLING_RANK && !info->classes) /* it may still write */
+        net->pooling = POOLING_NONE;
     net->whole = info->bidirectional;
     net->width = info->width;
     net->vector = net->pooling == POOLING_RANK ? info->classes : net->pooling ? info->vector : 0;
@@ -97,6 +99,9 @@ static enum status choose_pooling(struct engine_net *net, const struct engine_co
         return err_set(e, ST_UNSUPPORTED, "pooling", "%s cannot rank: it has no tensor cls.output.weight", info->name);
     if (net->pooling == POOLING_RANK && net->whole)
         return err_set(e, ST_UNSUPPORTED, "pooling", "ranking by the first state is not supported yet");
+    if (net->vector > LIMIT_VECTOR || (net->vector && net->width > LIMIT_VECTOR))
+        return err_set(e, ST_UNSUPPORTED, "pooling", "vectors of %u numbers, of states of %u, are more than %u",
+                       net->vector, net->width, LIMIT_VECTOR);
     return ST_OK;
 }
 

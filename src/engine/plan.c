@@ -46,7 +46,7 @@ struct plan plan_make(const struct plan_facts *f, const struct plan_means *m)
     else if (f->whole)
         p.match = p.publish = refuse("keys and values depend on what follows them");
     else if (f->pooled)
-        p.match = refuse("the vector needs every position computed");
+        p.match = p.publish = refuse("the vector needs every position computed");
     p.skip_head = skips_heads(f);
     for (int k = 0; k < SOURCE_KINDS; k++) {
         const char *why = why_not(f, m, (enum source_kind)k);

@@ -45,7 +45,7 @@ static bool fits(const struct engine *en, const struct row *r, uint32_t shared)
         uint32_t all = kv_blocks(o->n), has = o->seq->room / KV_BLOCK;
         owed += all > has ? all - has : 0;
     }
-    struct plan_room room = {.need = (uint64_t)kv_blocks(r->n) + 1 - shared, .alone = !en->rows.n};
+    struct plan_room room = {.need = (uint64_t)kv_blocks(r->n) + !r->prompt_only - shared, .alone = !en->rows.n};
     for (uint32_t g = 0; g < en->net.kv_groups; g++) {
         uint64_t free = kv_pool_available(en->kv, g);
         room.free = free > owed ? free - owed : 0;
@@ -252,7 +252,10 @@ struct cost_work sched_work(const struct engine *en, const struct step *st)
     struct cost_work w = {0};
     for (uint32_t i = 0; i < st->n; i++) {
         const struct row *r = st->rows[i];
-        w.heads += r->prompt_logprobs && r->seq->len < r->prompt_n ? r->take : r->take == row_due(r);
+        if (r->prompt_logprobs && r->seq->len < r->prompt_n)
+            w.heads += r->take;
+        else if (!r->prompt_only)
+            w.heads += r->take == row_due(r);
         cost_add(&w, en->net.kv_group, en->net.kv_groups, r->seq->len, r->take);
     }
     return w;

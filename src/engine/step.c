@@ -185,8 +185,8 @@ bool step_run(struct engine *en)
     at[2] = clock_ns();
     judge_rows(en, st);
     uint32_t scored = score_prompts(en, st);
-    vector_rows(en, st);
     at[3] = clock_ns();
+    vector_rows(en, st);
     account(en, st, at, scored);
     commit(en, st);
     publish(en, st);

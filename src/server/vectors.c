@@ -185,9 +185,10 @@ enum status server_vectors_parse_extra(const json_t *root, struct server_vectors
     TRY(http_get_int(root, "priority", -LIMIT_PRIORITY, LIMIT_PRIORITY, &priority, e));
     TRY(http_get_int(root, "deadline_ms", 1, LIMIT_DEADLINE_MS, &deadline, e));
     TRY(http_get_string(root, "cache_salt", &salt, &salt_n, e));
-    if (salt_n > LIMIT_SALT)
-        return err_set(e, ST_ARGUMENT, "cache_salt", "cache_salt can have at most %u bytes, not %zu", LIMIT_SALT, salt_n);
-    if (salt_n)
+    if (salt && (!salt_n || salt_n > LIMIT_SALT))
+        return err_set(e, ST_ARGUMENT, "cache_salt", "cache_salt must have between 1 and %u bytes, not %zu", LIMIT_SALT,
+                       salt_n);
+    if (salt)
         memcpy(v->salt, salt, salt_n);
     v->salt_n = salt_n;
     v->priority = (int32_t)priority;

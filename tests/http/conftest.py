@@ -5,12 +5,18 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
 
 import openai
 import pytest
+
+GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden")
+sys.path.insert(0, GOLDEN)
+import families  # noqa: E402
+import tiny_gguf  # noqa: E402
 
 FFWD, MODEL = os.environ["FFWD"], os.environ["SMOLLM2"]
 CONTEXT, ROWS = 1024, 4
@@ -98,6 +104,22 @@ def own():
         if s.process.poll() is None:
             s.process.kill()
         s.process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Starts servers of tiny models for vectors or ranks, which end with the module."""
+    servers = []
+
+    def start(name, *options):
+        family = next(f for f in families.VECTORS if f.name == name)
+        path = tmp_path_factory.mktemp("tiny") / (name + ".gguf")
+        path.write_bytes(tiny_gguf.build(family))
+        servers.append(Server(*options, model=str(path), context=512))
+        return servers[-1]
+    yield start
+    for s in servers:
+        assert s.process.poll() is None and s.stop() == 0, s.log
 
 
 def head(path, length, *more):

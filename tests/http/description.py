@@ -78,7 +78,8 @@ def routes():
 
 def limits():
     """name -> value of the ceilings."""
-    values = {"INT32_MAX": 2 ** 31 - 1, "INT32_MIN": -2 ** 31, "INT64_MAX": 2 ** 63 - 1, "INT64_MIN": -2 ** 63}
+    values = {"INT32_MAX": 2 ** 31 - 1, "INT32_MIN": -2 ** 31, "UINT32_MAX": 2 ** 32 - 1,
+              "INT64_MAX": 2 ** 63 - 1, "INT64_MIN": -2 ** 63}
     for path in ("base/limits.h", "server/limits.h"):
         for name, text in re.findall(r"#define (LIMIT_\w+)\s+(.+)", source(path)):
             values[name] = value(text, values)

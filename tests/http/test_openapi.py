@@ -9,7 +9,7 @@ import openapi_spec_validator
 import pytest
 
 import description
-from conftest import head, read_all
+from conftest import Server, post_raw, read_all
 from description import SCHEMA
 
 DOC = description.load()
@@ -19,10 +19,12 @@ LIMITS = description.limits()
 # Which sources read the members of which bodies, all as `root` or `options`; what they read of other bodies besides; what
 # a source reads that is about all bodies.
 SAMPLING = ["openai_sampling", "openai_constraint", "openai_extra"]
+VECTORS = ["openai_vectors", "../vectors"]
 READ = [
-    ({"ChatRequest"}, ["openai_chat", "openai_fields", "openai_tools", *SAMPLING],
+    ({"ChatRequest"}, ["openai_chat", "openai_accepted", "openai_fields", "openai_tools", *SAMPLING],
      {"include_obfuscation"}, {"messages", "tools", "chat_template_kwargs"}),
-    ({"TextRequest"}, ["openai_completions", "openai_fields", *SAMPLING], {"messages", "include_obfuscation"}, set()),
+    ({"TextRequest"}, ["openai_completions", "openai_accepted", "openai_fields", *SAMPLING],
+     {"messages", "include_obfuscation"}, set()),
     ({"ResponseRequest"},
      ["responses", "responses_fields", "responses_items", "responses_tools", "openai_fields", *SAMPLING],
      {"include_obfuscation", "return_progress"}, set()),
@@ -33,6 +35,10 @@ READ = [
     ({"OllamaChatRequest", "OllamaTextRequest", "OllamaOptions"},
      ["ollama", "ollama_fields", "ollama_turns", "openai_sampling", "openai_tools", "openai_extra"], {"name"}, set()),
     ({"OllamaShowRequest"}, ["ollama_models"], set(), set()),
+    ({"OllamaVectorsRequest", "OllamaVectorRequest"}, ["ollama_embed", *VECTORS], set(), set()),
+    ({"VectorRequest"}, ["openai_embeddings", *VECTORS], set(), set()),
+    ({"NativeVectorRequest"}, ["native_embedding", "../vectors"], set(), set()),
+    ({"RankRequest"}, ["native_rerank", "../vectors"], set(), set()),
     ({"TokenizeRequest", "DetokenizeRequest", "CountRequest"}, ["native_text", "openai_tools"],
      set(), {"model", "prompt", "chat_template_kwargs", "reasoning_effort"}),
 ]
@@ -40,10 +46,12 @@ TABLES = {
     "openai_chat": ["refused", "known"], "openai_completions": ["refused", "known"], "openai_fields": ["refused"],
     "openai_sampling": ["openai_sampling_names"], "openai_constraint": ["top"],
     "responses_fields": ["refused", "known", "moved"], "anthropic_fields": ["fields", "known"],
-    "native_completion": ["refused", "known"],
+    "native_completion": ["refused", "known"], "native_infill": ["refused"],
     "ollama_fields": ["refused", "refused_options", "known", "known_chat", "known_generate", "known_options", "numbers",
                       "switches"],
     "ollama_models": ["refused", "known"],
+    "openai_accepted": ["texts"], "openai_embeddings": ["known"], "native_embedding": ["known"],
+    "native_rerank": ["known"], "ollama_embed": ["known", "known_embed"],  # the latter and what stands on its line
 }
 NEUTRAL = {"NULL": "OnlyNull", "FALSE": "OnlyFalse", "ZERO": "OnlyZero", "ONE": "OnlyOne", "EMPTY": "OnlyEmpty"}
 CEILINGS = [  # where a limit that is no integer's stands
@@ -52,7 +60,8 @@ CEILINGS = [  # where a limit that is no integer's stands
     ("LIMIT_TOKENIZE", "content", "maxLength"), ("LIMIT_BREAKERS", "dry_sequence_breakers", "maxItems"),
     ("LIMIT_SALT", "cache_salt", "maxLength"), ("LIMIT_REPLAY_NAME", "prompt_cache_key", "maxLength"),
     ("LIMIT_TOOLS", "tools", "maxItems"), ("LIMIT_MESSAGES", "Messages", "maxItems"),
-    ("LIMIT_METADATA", "metadata", "maxProperties"), ("LIMIT_RESPONSE_USER", "user", "maxLength"),
+    ("LIMIT_METADATA", "Metadata", "maxProperties"), ("LIMIT_METADATA_KEY", "key", "maxLength"),
+    ("LIMIT_METADATA_VALUE", "value", "maxLength"), ("LIMIT_RESPONSE_USER", "user", "maxLength"),
 ]
 
 
@@ -141,12 +150,17 @@ def test_ceilings_are_those_of_the_sources():
     everything = {**SCHEMAS}
     for schemas, *_ in READ:
         everything.update({name: resolved(some[0]) for name, some in members(schemas).items() if name not in everything})
-    everything.update({name: SCHEMAS["ResponseCounted"]["properties"][name] for name in ("metadata", "user")})
+    everything["user"] = SCHEMAS["ResponseCounted"]["properties"]["user"]
     everything["input_extra"] = SCHEMAS["InfillTexts"]["properties"]["input_extra"]
     everything["content"] = SCHEMAS["TokenizeRequest"]["properties"]["content"]
+    everything["key"] = SCHEMAS["Metadata"]["propertyNames"]
+    everything["value"] = SCHEMAS["Metadata"]["additionalProperties"]
     in_file = {limit: everything[name][keyword] for limit, name, keyword in CEILINGS}
     assert in_file == {limit: LIMITS[limit] for limit in in_file}
     assert SCHEMAS["Stops"]["maxLength"] == LIMITS["LIMIT_STOP_BYTES"] - 1
+    texts = [some for some in SCHEMAS["VectorTexts"]["anyOf"] if "maxItems" in some] + members({"RankRequest"})["documents"]
+    assert [some["maxItems"] for some in texts] == [LIMITS["LIMIT_VECTOR_TEXTS"]] * 2
+    assert f'{LIMITS["LIMIT_VECTOR_TOKENS"]:,} tokens' in SCHEMAS["VectorTexts"]["description"]
 
 
 # ---- the server ----
@@ -175,7 +189,30 @@ MORE = [  # requests beside the file's own examples; each is asked for whole and
     ("/api/chat", {"messages": SAY, "options": {"num_predict": 6}, "logprobs": True, "top_logprobs": 2, "ffwd": TRACED}),
     ("/api/chat", {"messages": SAY, "options": {"num_predict": 60}, "tools": [FUNCTION], "tool_choice": "required"}),
     ("/api/generate", {"prompt": "Hello", "raw": True, "format": "json", "options": {"num_predict": 6}}),
+    ("/v1/chat/completions", {"messages": SAY, "max_tokens": 2, "user": "me", "metadata": {"a": "b"}, "service_tier": "auto",
+                              "safety_identifier": "me", "prompt_cache_retention": "24h",
+                              "prediction": {"type": "content", "content": "Hello"}}),
+    ("/v1/embeddings", {"input": "A text", "encoding_format": "base64", "dimensions": 576, "user": "me", "priority": 1}),
+    ("/v1/embeddings", {"input": ["A text", [5, 6]]}),
+    ("/embedding", {"input": [5, 6], "embd_normalize": 2, "cache_salt": "a"}),
+    ("/v1/rerank", {"query": "birds", "documents": ["a duck", "a cat"], "return_documents": True}),
+    ("/api/embed", {"input": ""}),
+    ("/api/embed", {"input": [[5, 6]], "truncate": False, "dimensions": 576, "keep_alive": "5m"}),
+    ("/api/embeddings", {}),
 ]
+FOR_VECTORS = [path for _, path, op in description.operations(DOC) if op["tags"] == ["vectors"]]
+RANKING = [path for path in FOR_VECTORS if "rank" in path]
+
+
+@pytest.fixture(scope="module")
+def serving(server, tiny):
+    """The server that does what an address is for."""
+    vectors = Server("--rows", "2", "--pooling", "mean")
+    ranks = tiny("qwen3_rank")
+    yield lambda path: ranks if path in RANKING else vectors if path in FOR_VECTORS else server
+    assert vectors.process.poll() is None and vectors.stop() == 0, vectors.log
+
+
 def is_valid(value, schema):
     return jsonschema.Draft202012Validator({**schema, "components": DOC["components"]}).is_valid(value)
 
@@ -253,15 +290,34 @@ def test_what_can_be_got(server, path):
     check_reply(op, status, kind, body)
 
 
+def test_what_servers_of_vectors_tell(serving, tiny):
+    for s in serving("/v1/embeddings"), serving("/v1/rerank"), tiny("gemma_embedding"):
+        for path in GOT:
+            status, kind, body = ask(s, "GET", path)
+            assert status == 200
+            check_reply(DOC["paths"][path]["get"], status, kind, body)
+        status, kind, body = ask(s, "POST", "/api/show", {"model": "any"})
+        assert status == 200
+        check_reply(OPERATIONS["/api/show"], status, kind, body)
+
+
 @pytest.mark.parametrize("path, body", EXAMPLES + MORE)
-def test_replies_have_their_shape(server, path, body):
+def test_replies_have_their_shape(serving, path, body):
     op = OPERATIONS[path]
     assert is_valid(body, {"$ref": SCHEMA + description.asked(op)})
     kinds = content(op, 200)
     for stream in (False, True) if len(kinds) > 1 else (None,):
-        status, kind, text = ask(server, "POST", path, body if stream is None else body | {"stream": stream})
+        status, kind, text = ask(serving(path), "POST", path, body if stream is None else body | {"stream": stream})
         assert status == 200 and (kind != "application/json") == bool(stream), text
         assert bool(check_reply(op, status, kind, text)) == bool(stream)
+
+
+@pytest.mark.parametrize("path", FOR_VECTORS)
+def test_a_model_that_makes_no_vectors(server, path):
+    op = OPERATIONS[path]
+    status, kind, text = ask(server, "POST", path, op["requestBody"]["content"]["application/json"]["example"])
+    assert status == 400 and "this model" in text.decode(), text
+    check_reply(op, status, kind, text)
 
 
 @pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
@@ -282,11 +338,19 @@ def test_kept_responses(server):
 @pytest.mark.parametrize("path", OPERATIONS)
 def test_refusals_have_their_shape(server, path):
     for body in (b"", b"{", b"[]", b'{"a": 1, "a": 2}', b'{"model": 5}', b"\xff"):
-        with server.connect() as sock:
-            sock.sendall(head(path, len(body), "Connection: close") + body)
-            top, _, rest = read_all(sock).partition(b"\r\n\r\n")
-        assert top.startswith(b"HTTP/1.1 400 "), (body, top)
-        check_reply(OPERATIONS[path], 400, "application/json", rest)
+        status, reply = post_raw(server, path, body)
+        assert status == 400, (body, reply)
+        check_reply(OPERATIONS[path], status, "application/json", reply)
+
+
+@pytest.mark.parametrize("path", OPERATIONS)
+@pytest.mark.parametrize("header, want", [("Content-Encoding: gzip", 415), ("Transfer-Encoding: xchunked", 501)])
+def test_bodies_that_nobody_reads(server, path, header, want):
+    with server.connect() as sock:
+        sock.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\nConnection: close\r\n\r\n".encode())
+        top, _, reply = read_all(sock).partition(b"\r\n\r\n")
+    assert top.startswith(b"HTTP/1.1 %d " % want), top
+    check_reply(OPERATIONS[path], want, "application/json", reply)
 
 
 def wrong_values(schema):
@@ -298,8 +362,13 @@ def wrong_values(schema):
         yield schema.get("maximum", schema.get("exclusiveMaximum", 0) - 1) + 1
     if "maxItems" in schema and schema.get("items"):
         yield ["a"] * (schema["maxItems"] + 1)
+    if "maxProperties" in schema:
+        value = "a" if schema["additionalProperties"]["type"] == "string" else 0
+        yield {str(i): value for i in range(schema["maxProperties"] + 1)}
     if "maxLength" in schema:
         yield "a" * (schema["maxLength"] + 1)
+    if schema.get("minLength") == 1:
+        yield ""
     if "type" in schema or "enum" in schema:
         yield from (one for one in ("?", 1.5, True, ["?"], {"?": {}}) if not is_valid(one, schema))
 
@@ -308,7 +377,7 @@ ONE_KIND = [path for path, op in OPERATIONS.items() if "anyOf" not in SCHEMAS[de
 
 
 @pytest.mark.parametrize("path", ONE_KIND)
-def test_what_the_file_forbids_is_refused(server, path):
+def test_what_the_file_forbids_is_refused(serving, path):
     """Every member by itself, in a request that is fine without it; the refusal names it."""
     op = OPERATIONS[path]
     example = op["requestBody"]["content"]["application/json"]["example"]
@@ -319,7 +388,7 @@ def test_what_the_file_forbids_is_refused(server, path):
     for where, schema in known:
         for value in wrong_values(schema):
             body = {**example, where[0]: {where[1]: value} if where[1:] else value}
-            status, kind, text = ask(server, "POST", path, body)
+            status, kind, text = ask(serving(path), "POST", path, body)
             assert status == 400 and where[-1] in text.decode(), (where, value, text)
             check_reply(op, status, kind, text)
             tried += 1

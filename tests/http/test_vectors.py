@@ -4,7 +4,6 @@ import json
 import math
 import os
 import struct
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -12,11 +11,8 @@ import urllib.request
 import openai
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-GOLDEN = os.path.join(HERE, "..", "golden")
-sys.path.insert(0, GOLDEN)
-import families  # noqa: E402
-import tiny_gguf  # noqa: E402
+import families
+from conftest import GOLDEN
 
 TEXTS = ["The cat sleeps.", "A cat is asleep.", "Interest rates rose by a quarter point.", "Größe 🦆 " * 30]
 
@@ -39,23 +35,6 @@ def vectors(server, texts, **more):
 
 def dot(a, b):
     return sum(x * y for x, y in zip(a, b))
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """Starts a server with a tiny model; all end with the module."""
-    from conftest import Server
-    servers = []
-
-    def start(name, *options):
-        family = next(f for f in families.VECTORS if f.name == name)
-        path = tmp_path_factory.mktemp("tiny") / (name + ".gguf")
-        path.write_bytes(tiny_gguf.build(family))
-        servers.append(Server(*options, model=str(path), context=512))
-        return servers[-1]
-    yield start
-    for s in servers:
-        assert s.process.poll() is None and s.stop() == 0, s.log
 
 
 def test_a_chat_model_says_how(server):

@@ -20,19 +20,24 @@ static void is(struct plan_feature f, const char *why)
 static void test_table(void **state)
 {
     (void)state;
-    for (unsigned bits = 0; bits < 8; bits++) {
+    for (unsigned bits = 0; bits < 32; bits++) {
         const struct plan_facts f = {.ns = 7 + bits,
                                      .prompt_logprobs = bits & 1,
-                                     .no_prefix_cache = bits & 2};
+                                     .no_prefix_cache = bits & 2,
+                                     .whole = bits & 8,
+                                     .pooled = bits & 16};
         const struct plan_means m = {.prefix_cache = bits & 4};
         struct plan p = plan_make(&f, &m);
         const char *cache = !m.prefix_cache     ? "the server keeps no prefixes"
                             : f.no_prefix_cache ? "the request asked for none"
                                                 : NULL;
-        is(p.publish, cache);
+        const char *vector = f.whole    ? "keys and values depend on what follows them"
+                             : f.pooled ? "the vector needs every position computed"
+                                        : NULL;
+        is(p.publish, cache ? cache : f.prompt_logprobs ? NULL : vector);
         is(p.match, cache               ? cache
                     : f.prompt_logprobs ? "log-probabilities of the prompt need every position computed"
-                                        : NULL);
+                                        : vector);
         assert_int_equal(p.ns, 7 + bits);
     }
 }

@@ -62,6 +62,7 @@ static void test_shorter(void **state)
     ask(&l, "/v1/embeddings", "{'input':[[3,3,3,4],[8,8,8,8,8,8]],'dimensions':2}", 200,
         "'embedding':[0.6,0.8]},{'object':'embedding','index':1,'embedding':[0.8,0.6]}");
     ask(&l, "/api/embed", "{'input':'abc','dimensions':1}", 200, "'embeddings':[[1]]");
+    ask(&l, "/api/embed", "{'input':'abc','dimensions':1,'encoding_format':'?'}", 200, "'embeddings':[[1]]"); /* unknown */
     ask(&l, "/v1/embeddings", "{'input':'abc','dimensions':4}", 400, "'param':'dimensions'");
     ask(&l, "/v1/embeddings", "{'input':'abc','dimensions':0}", 400, "'param':'dimensions'");
     stop(&l);
@@ -85,8 +86,10 @@ static void test_refused(void **state)
     ask(&l, "/v1/embeddings", "{'input':'a','encoding_format':'int8'}", 400, "'param':'encoding_format'");
     ask(&l, "/v1/embeddings", "{'input':'a','user':7}", 400, "'param':'user'");
     ask(&l, "/v1/embeddings", "{'input':'a','priority':1000}", 400, "'param':'priority'");
+    ask(&l, "/v1/embeddings", "{'input':'a','cache_salt':''}", 400, "'param':'cache_salt'");
     ask(&l, "/v1/rerank", "{'query':'a','documents':['b']}", 400, "'param':'model','code':'unsupported'");
     ask(&l, "/embedding", "{'content':'a','embd_normalize':-1}", 400, "'param':'embd_normalize'");
+    ask(&l, "/embedding", "{'content':'a','input':'a'}", 400, "'param':'input'");
     ask(&l, "/api/embed", "{'input':'abcde','truncate':false}", 400, "{'error':'input has 5 tokens");
     ask(&l, "/api/embed", "{'input':'a','options':{'num_ctx':'many'}}", 400, "options.num_ctx");
     stop(&l);

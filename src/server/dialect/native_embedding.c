@@ -10,6 +10,8 @@ static enum status parse(const struct server *srv, const json_t *root, struct se
     int64_t norm = 2;
     const char *field = http_get(root, "content") ? "content" : "input";
     server_log_ignored("/embedding", root, known);
+    if (http_get(root, "content") && http_get(root, "input"))
+        return err_set(e, ST_ARGUMENT, "input", "input is content by another name; only one of them can be there");
     TRY(http_get_int(root, "embd_normalize", INT32_MIN, INT32_MAX, &norm, e));
     if (norm != 2)
         return err_set(e, ST_UNSUPPORTED, "embd_normalize", "embd_normalize can only be 2 in this version: vectors "

@@ -7,8 +7,15 @@
 #include <stdio.h>
 
 #include "server/dialect/native.h"
+#include "server/dialect/openai_fields.h"
 #include "server/http/json_in.h"
 #include "server/infill.h"
+
+/* input_suffix by the name that /completion knows. */
+static const struct openai_refused refused[] = {
+    {"suffix", NEUTRAL_EMPTY},
+    {NULL, NEUTRAL_NULL},
+};
 
 static enum status get_text(const json_t *o, const char *key, bool needed, struct text_view *to, struct err *e)
 {
@@ -64,6 +71,7 @@ static enum status prepare(const struct server *srv, struct text_view body, stru
 {
     struct server_constraint c;
     job->fill = srv->fill;
+    TRY(openai_refuse_fields(job->root, refused, e));
     TRY(native_parse_completion(job->root, job, e));
     TRY(openai_parse_constraint(job->root, body, &c, e));
     TRY(take_texts(srv, job, e));

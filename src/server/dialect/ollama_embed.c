@@ -24,7 +24,7 @@ static enum status parse_member(const struct server *srv, const json_t *root, co
     v->cut = true;
     TRY(http_get_bool(root, "truncate", &v->cut, e));
     TRY(ollama_parse_loading(root, &v->window, e));
-    TRY(openai_parse_vector(srv, root, v, e));
+    TRY(openai_parse_dimensions(srv, root, v, e));
     return is_empty(http_get(root, field)) ? ST_OK : server_vectors_parse(srv, http_get(root, field), field, v, e);
 }
 

@@ -1,6 +1,4 @@
 /* openai_vectors: what all addresses of vectors have in common. See vectors.h. */
-#include <string.h>
-
 #include "server/dialect/vectors.h"
 #include "server/http/json_in.h"
 #include "server/http/json_out.h"
@@ -122,17 +120,10 @@ void openai_refuse_vectors(struct http_call *call, const struct err *e)
     openai_refuse(call, 0, e->code == ST_NEVER_FITS ? "context_length_exceeded" : NULL, e);
 }
 
-enum status openai_parse_vector(const struct server *srv, const json_t *root, struct server_vectors *v, struct err *e)
+enum status openai_parse_dimensions(const struct server *srv, const json_t *root, struct server_vectors *v, struct err *e)
 {
     const uint32_t size = engine_vector_size(srv->engine);
-    const char *format = "float";
-    size_t n = strlen(format);
     int64_t dimensions = 0;
-    TRY(http_get_string(root, "encoding_format", &format, &n, e));
-    v->base64 = n == 6 && memcmp(format, "base64", 6) == 0;
-    if (!v->base64 && !(n == 5 && memcmp(format, "float", 5) == 0))
-        return err_set(e, ST_ARGUMENT, "encoding_format", "encoding_format must be 'float' or 'base64', not '%.40s'",
-                       format);
     TRY(http_get_int(root, "dimensions", 1, UINT32_MAX, &dimensions, e));
     if (!size) /* the engine will say why */
         return ST_OK;

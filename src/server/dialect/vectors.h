@@ -31,9 +31,9 @@ void openai_serve_vectors(struct http_call *call, json_t *root, const struct ope
 /* openai_vectors_ops.refuse in the shape of the OpenAI API. */
 void openai_refuse_vectors(struct http_call *call, const struct err *e);
 
-/* encoding_format and dimensions. */
-MUST_CHECK enum status openai_parse_vector(const struct server *srv, const json_t *root, struct server_vectors *v,
-                                           struct err *e);
+/* The member dimensions. */
+MUST_CHECK enum status openai_parse_dimensions(const struct server *srv, const json_t *root, struct server_vectors *v,
+                                               struct err *e);
 
 /* [0.1,…]: the vector of text i. */
 void openai_write_vector(const struct server_vectors *v, size_t i, struct buf *out);

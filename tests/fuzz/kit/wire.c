@@ -14,11 +14,14 @@ static struct {
     int socket;
     MHD_AccessHandlerCallback request;
     MHD_RequestCompletedCallback completed;
-    void *request_cls, *completed_cls;
+    size_t (*unescape)(void *cls, struct MHD_Connection *c, char *s);
+    void *request_cls, *completed_cls, *unescape_cls;
 } daemon_;
 
 struct MHD_Connection {
     const struct wire_request *rq;
+    char *path; /* decoded */
+    struct wire_pair header[WIRE_HEADERS]; /* rq's, [rq->headers], each value in one block behind its name */
     struct MHD_Response *reply; /* the one that is queued */
     int status;
     union MHD_ConnectionInfo gone; /* a socket whose other end is closed */
@@ -53,6 +56,10 @@ static void take_options(va_list more)
         case MHD_OPTION_NOTIFY_COMPLETED:
             daemon_.completed = va_arg(more, MHD_RequestCompletedCallback);
             daemon_.completed_cls = va_arg(more, void *);
+            break;
+        case MHD_OPTION_UNESCAPE_CALLBACK:
+            daemon_.unescape = va_arg(more, size_t (*)(void *, struct MHD_Connection *, char *));
+            daemon_.unescape_cls = va_arg(more, void *);
             break;
         case MHD_OPTION_NOTIFY_CONNECTION:
             (void)va_arg(more, MHD_NotifyConnectionCallback);
@@ -126,6 +133,34 @@ const char *MHD_lookup_connection_value(struct MHD_Connection *c, enum MHD_Value
 {
     FUZZ_CHECK(kind == MHD_HEADER_KIND, "%d", (int)kind);
     return find(c->rq->header, c->rq->headers, name);
+}
+
+static void copy_headers(struct MHD_Connection *c)
+{
+    for (size_t i = 0; i < c->rq->headers; i++) {
+        const struct wire_pair *from = &c->rq->header[i];
+        const size_t n = strlen(from->name) + 1, value_n = strlen(from->value) + 1;
+        char *to = malloc(n + value_n);
+        FUZZ_CHECK(to, "no memory");
+        memcpy(to, from->name, n);
+        memcpy(to + n, from->value, value_n);
+        c->header[i] = (struct wire_pair){to, to + n};
+    }
+}
+
+/* A request that names no host gets one: what is asked of it would not be reached otherwise. */
+int MHD_get_connection_values_n(struct MHD_Connection *c, enum MHD_ValueKind kind, MHD_KeyValueIteratorN each, void *cls)
+{
+    static const char host[] = MHD_HTTP_HEADER_HOST "\0localhost";
+    const size_t n = strlen(host);
+    FUZZ_CHECK(kind == MHD_HEADER_KIND, "%d", (int)kind);
+    for (size_t i = 0; i < c->rq->headers; i++) {
+        const struct wire_pair *p = &c->header[i];
+        each(cls, kind, p->name, strlen(p->name), p->value, strlen(p->value));
+    }
+    if (!find(c->rq->header, c->rq->headers, MHD_HTTP_HEADER_HOST))
+        each(cls, kind, host, n, host + n + 1, sizeof host - n - 2);
+    return (int)c->rq->headers;
 }
 
 enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *c, enum MHD_ValueKind kind, const char *name,
@@ -228,7 +263,7 @@ static bool call(struct MHD_Connection *c, const char *data, size_t n, void **co
     char *copy = n ? fuzz_copy(data, n) : NULL;
     size_t left = n;
     enum MHD_Result ok =
-        daemon_.request(daemon_.request_cls, c, c->rq->path, c->rq->method, "HTTP/1.1", copy, &left, con_cls);
+        daemon_.request(daemon_.request_cls, c, c->path, c->rq->method, "HTTP/1.1", copy, &left, con_cls);
     free(copy);
     FUZZ_CHECK(!ok || !left, "%zu bytes of the body were not taken", left);
     return ok == MHD_YES;
@@ -238,12 +273,14 @@ void wire_ask(const struct wire_request *rq, struct wire_reply *out)
 {
     int pair[2];
     void *con_cls = NULL;
-    struct MHD_Connection c = {.rq = rq};
+    struct MHD_Connection c = {.rq = rq, .path = fuzz_copy(rq->path, strlen(rq->path) + 1)};
     *out = (struct wire_reply){0};
     buf_init(&out->body, REPLY_MOST);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "no sockets");
     close(pair[1]);
     c.gone.connect_fd = pair[0];
+    (void)daemon_.unescape(daemon_.unescape_cls, &c, c.path);
+    copy_headers(&c);
     bool ok = call(&c, NULL, 0, &con_cls);
     for (size_t at = 0, n; ok && !c.reply && at < rq->n; at += n) {
         n = rq->piece && rq->piece < rq->n - at ? rq->piece : rq->n - at;
@@ -258,6 +295,9 @@ void wire_ask(const struct wire_request *rq, struct wire_reply *out)
     daemon_.completed(daemon_.completed_cls, &c, &con_cls, how);
     if (c.reply)
         MHD_destroy_response(c.reply);
+    for (size_t i = 0; i < rq->headers; i++)
+        free((char *)c.header[i].name);
+    free(c.path);
     close(pair[0]);
 }
 
