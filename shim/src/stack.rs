@@ -3,9 +3,11 @@
 //! Making one for each rendering, and taking its stack from the system and giving it back, was a fifth of what a short
 //! request cost. So a few stay and wait for the next.
 
+use std::cell::UnsafeCell;
 use std::io;
-use std::sync::mpsc::{channel, Receiver, Sender};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 
 /// Reserved only: memory is taken where it is touched.
@@ -17,10 +19,46 @@ const TOUCHED_MOST: i64 = 1024;
 
 type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 
+/// The system's semaphore. Rust's own channels would do, but for ThreadSanitizer, which does not see into them and would
+/// take what passes through for a race.
+#[repr(C, align(8))]
+struct Semaphore(UnsafeCell<[u8; 32]>);
+
+impl Semaphore {
+    fn post(&self) {
+        // SAFETY: an initialised semaphore.
+        unsafe { sem_post(self.0.get()) };
+    }
+
+    fn wait(&self) {
+        // SAFETY: an initialised semaphore. A signal may end a wait early.
+        while unsafe { sem_wait(self.0.get()) } != 0 {}
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        // SAFETY: nobody waits for what is dropped.
+        unsafe { sem_destroy(self.0.get()) };
+    }
+}
+
+/// What the two sides share. The job belongs to the caller up to ready.post(), then to the thread up to done.post().
+struct Desk {
+    job: UnsafeCell<Option<Job<'static>>>, // none: the thread is to end
+    ready: Semaphore,
+    done: Semaphore,
+    ended: AtomicBool, // the job did not panic,
+    stays: AtomicBool, // and the thread waits for another
+}
+
+// SAFETY: see Desk.
+unsafe impl Sync for Desk {}
+unsafe impl Send for Desk {}
+
 struct Worker {
     of: Origin,
-    jobs: Sender<Job<'static>>,
-    done: Receiver<bool>, // whether the thread stays
+    desk: Arc<Desk>,
 }
 
 /// Whom a thread serves: it has the priority of the one that made it, which it may not raise, and no process but its own.
@@ -30,13 +68,17 @@ struct Origin {
     nice: i32,
 }
 
-static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+static IDLE: Mutex<[Option<Worker>; IDLE_MOST]> = Mutex::new([const { None }; IDLE_MOST]);
 
 #[allow(unused_doc_comments)] // this one is for cbindgen
 /// cbindgen:ignore
 extern "C" {
     fn getpriority(which: i32, who: u32) -> i32;
     fn getrusage(who: i32, usage: *mut [i64; 18]) -> i32;
+    fn sem_init(sem: *mut [u8; 32], shared: i32, value: u32) -> i32;
+    fn sem_destroy(sem: *mut [u8; 32]) -> i32;
+    fn sem_post(sem: *mut [u8; 32]) -> i32;
+    fn sem_wait(sem: *mut [u8; 32]) -> i32;
     fn sigfillset(set: *mut Signals) -> i32;
     fn pthread_sigmask(how: i32, set: *const Signals, before: *mut Signals) -> i32;
 }
@@ -80,48 +122,73 @@ fn touched() -> i64 {
     usage[MINOR_FAULTS]
 }
 
+impl Desk {
+    fn new() -> Arc<Desk> {
+        let semaphore = || Semaphore(UnsafeCell::new([0; 32]));
+        let desk = Arc::new(Desk {
+            job: UnsafeCell::new(None),
+            ready: semaphore(),
+            done: semaphore(),
+            ended: AtomicBool::new(false),
+            stays: AtomicBool::new(false),
+        });
+        // SAFETY: they stay where they are from here on.
+        unsafe {
+            sem_init(desk.ready.0.get(), 0, 0);
+            sem_init(desk.done.0.get(), 0, 0);
+        }
+        desk
+    }
+
+    /// The thread.
+    fn serve(&self) {
+        loop {
+            self.ready.wait();
+            // SAFETY: the job is the thread's now.
+            let Some(job) = (unsafe { (*self.job.get()).take() }) else { return };
+            let ended = catch_unwind(AssertUnwindSafe(job)).is_ok();
+            let stays = ended && touched() < TOUCHED_MOST;
+            self.ended.store(ended, Ordering::Relaxed);
+            self.stays.store(stays, Ordering::Relaxed);
+            self.done.post();
+            if !stays {
+                return;
+            }
+        }
+    }
+}
+
 impl Worker {
     fn new(of: Origin) -> io::Result<Worker> {
-        let (jobs, todo) = channel::<Job<'static>>();
-        let (tell, done) = channel();
+        let desk = Desk::new();
+        let theirs = desk.clone();
         let thread = thread::Builder::new().name("ffwd-render".into()).stack_size(STACK);
-        without_signals(|| {
-            thread.spawn(move || {
-                for job in todo {
-                    job();
-                    let stays = touched() < TOUCHED_MOST;
-                    if tell.send(stays).is_err() || !stays {
-                        break;
-                    }
-                }
-            })
-        })?;
-        Ok(Worker { of, jobs, done })
+        without_signals(|| thread.spawn(move || theirs.serve()))?;
+        Ok(Worker { of, desk })
     }
 
     fn idle(of: Origin) -> Option<Worker> {
-        let mut idle = idle_threads()?;
-        let at = idle.iter().position(|w| w.of == of)?;
-        Some(idle.swap_remove(at))
+        idle_threads()?.iter_mut().find(|w| w.as_ref().is_some_and(|w| w.of == of))?.take()
     }
 
-    /// Not where as many of its kind stay already; it ends when its channel does.
+    /// In the place of none, or of one that serves somebody else; otherwise it ends.
     fn stay(self) {
-        let Some(mut idle) = idle_threads() else { return };
-        idle.retain(|w| w.of.process == self.of.process);
-        if idle.len() == IDLE_MOST {
-            if let Some(other) = idle.iter().position(|w| w.of != self.of) {
-                idle.swap_remove(other);
+        let mut over = Some(self);
+        if let Some(mut idle) = idle_threads() {
+            let of = over.as_ref().map(|w| w.of);
+            let free = idle.iter().position(Option::is_none);
+            if let Some(at) = free.or_else(|| idle.iter().position(|w| w.as_ref().map(|w| w.of) != of)) {
+                over = std::mem::replace(&mut idle[at], over);
             }
         }
-        if idle.len() < IDLE_MOST {
-            idle.push(self);
+        if let Some(w) = over {
+            w.desk.ready.post();
         }
     }
 }
 
 /// None while somebody else looks, who in the child of a fork would do so for ever.
-fn idle_threads() -> Option<MutexGuard<'static, Vec<Worker>>> {
+fn idle_threads() -> Option<MutexGuard<'static, [Option<Worker>; IDLE_MOST]>> {
     match IDLE.try_lock() {
         Ok(idle) => Some(idle),
         Err(TryLockError::Poisoned(idle)) => Some(idle.into_inner()),
@@ -129,7 +196,7 @@ fn idle_threads() -> Option<MutexGuard<'static, Vec<Worker>>> {
     }
 }
 
-/// Runs `body`, which must not panic, on a large stack and waits for it. False: it did not come to its end.
+/// Runs `body` on a large stack and waits for it. False: it panicked.
 pub fn run<'a>(body: impl FnOnce() + Send + 'a) -> io::Result<bool> {
     let of = origin();
     let worker = match Worker::idle(of) {
@@ -137,12 +204,14 @@ pub fn run<'a>(body: impl FnOnce() + Send + 'a) -> io::Result<bool> {
         None => Worker::new(of)?,
     };
     let job: Job<'a> = Box::new(body);
-    // SAFETY: what the job borrows outlives it. Calling it uses it up; only then the worker says so, or, unwinding, drops
-    // its end of the channel after it, and this does not return before it has heard of either.
-    let job: Job<'static> = unsafe { std::mem::transmute(job) };
-    let stays = worker.jobs.send(job).is_ok().then(|| worker.done.recv().ok()).flatten();
-    if stays == Some(true) {
+    // SAFETY: what the job borrows outlives it: the thread has used it up before it posts `done`, and this does not return
+    // before that. The desk is the caller's: its thread waits.
+    unsafe { *worker.desk.job.get() = Some(std::mem::transmute::<Job<'a>, Job<'static>>(job)) };
+    worker.desk.ready.post();
+    worker.desk.done.wait();
+    let ended = worker.desk.ended.load(Ordering::Relaxed);
+    if worker.desk.stays.load(Ordering::Relaxed) {
         worker.stay();
     }
-    Ok(stays.is_some())
+    Ok(ended)
 }
