@@ -40,7 +40,8 @@
 #define LIMIT_RESPONSE_ECHO (1u << 20)     /* bytes of a request that its response repeats, */
 #define LIMIT_RESPONSE_USER 512u           /* and of the name of its user */
 #define LIMIT_VECTOR_TEXTS 2048u           /* texts of one request for their vectors, or documents to rank, */
-#define LIMIT_VECTOR_TOKENS (1u << 19)     /* and tokens of all of them */
+#define LIMIT_VECTOR_TOKENS (1u << 19)     /* tokens of all of them, */
+#define LIMIT_VECTOR_ENCODED (1u << 22)    /* and before texts that are too long are cut */
 #define LIMIT_RERANK_TEMPLATE (64u << 10)  /* bytes of the template that makes a prompt of query and document */
 #define LIMIT_METADATA 16u                 /* pairs of one request's metadata, */
 #define LIMIT_METADATA_KEY 64u             /* characters of one's name, */

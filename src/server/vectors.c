@@ -18,14 +18,18 @@ void server_vectors_init(struct server_vectors *v)
     *v = (struct server_vectors){.n = 0};
 }
 
+static void free_ids(struct reply_prompt *p)
+{
+    if (p->from_tok)
+        tok_ids_free(p->ids, p->n);
+    else
+        free(p->ids);
+}
+
 void server_vectors_release(struct server_vectors *v)
 {
-    for (size_t i = 0; i < v->n; i++) {
-        if (v->texts[i].from_tok)
-            tok_ids_free(v->texts[i].ids, v->texts[i].n);
-        else
-            free(v->texts[i].ids);
-    }
+    for (size_t i = 0; i < v->n; i++)
+        free_ids(&v->texts[i]);
     free(v->texts);
     free(v->numbers);
     server_vectors_init(v);
@@ -33,14 +37,35 @@ void server_vectors_release(struct server_vectors *v)
 
 /* ---- texts ---- */
 
+enum status server_vectors_room(const struct server_vectors *v, size_t n, const char *field, struct err *e)
+{
+    if (n > LIMIT_VECTOR_TEXTS - v->n)
+        return err_set(e, ST_ARGUMENT, field, "at most %u texts can be sent at a time", LIMIT_VECTOR_TEXTS);
+    return ST_OK;
+}
+
 /* Room for one more, whose ids are set before the next is asked for. */
 static enum status add(struct server_vectors *v, const char *field, struct reply_prompt **out, struct err *e)
 {
-    if (v->n == LIMIT_VECTOR_TEXTS)
-        return err_set(e, ST_ARGUMENT, field, "at most %u texts can be sent at a time", LIMIT_VECTOR_TEXTS);
+    TRY(server_vectors_room(v, 1, field, e));
     if (!v->texts && !(v->texts = calloc(LIMIT_VECTOR_TEXTS, sizeof *v->texts)))
         return err_set(e, ST_NO_MEMORY, field, "no memory for %u texts", LIMIT_VECTOR_TEXTS);
     *out = &v->texts[v->n++];
+    return ST_OK;
+}
+
+/* Makes the text its first n ids with `end` behind them. */
+static enum status end_at(struct reply_prompt *p, size_t n, tok_id end, struct err *e)
+{
+    tok_id *ids = malloc((n + 1) * sizeof *ids);
+    if (!ids)
+        return err_set(e, ST_NO_MEMORY, "", "no memory for a text of %zu tokens", n + 1);
+    memcpy(ids, p->ids, n * sizeof *ids);
+    ids[n] = end;
+    free_ids(p);
+    p->ids = ids;
+    p->n = n + 1;
+    p->from_tok = false;
     return ST_OK;
 }
 
@@ -57,14 +82,15 @@ static enum status check(const struct server *s, struct server_vectors *v, const
     const size_t most = longest(s, v);
     if (!p->n)
         return err_set(e, ST_ARGUMENT, field, "%s is empty; at least one token was expected", field);
-    if (p->n > most && v->cut) {
-        p->ids[most - 1] = tok_adds_eos(s->tok) ? p->ids[p->n - 1] : p->ids[most - 1];
-        v->tokens += most;
-    } else if (p->n > most) {
+    v->encoded += p->n;
+    if (v->encoded > LIMIT_VECTOR_ENCODED)
+        return err_set(e, ST_TOO_LONG, field, "the texts have more than %u tokens together before they are cut",
+                       LIMIT_VECTOR_ENCODED);
+    if (p->n > most && !v->cut)
         return err_set(e, ST_NEVER_FITS, field, "%s has %zu tokens; this model takes at most %zu", field, p->n, most);
-    } else {
-        v->tokens += p->n;
-    }
+    if (p->n > most) /* what ends a text is kept */
+        TRY(end_at(p, most - 1, p->ids[tok_adds_eos(s->tok) ? p->n - 1 : most - 1], e));
+    v->tokens += p->n;
     if (v->tokens > LIMIT_VECTOR_TOKENS)
         return err_set(e, ST_TOO_LONG, field, "the texts have more than %u tokens together", LIMIT_VECTOR_TOKENS);
     return ST_OK;
@@ -74,18 +100,7 @@ static enum status check(const struct server *s, struct server_vectors *v, const
 static enum status add_end(const struct server *s, struct reply_prompt *p, struct err *e)
 {
     const tok_id end = tok_eos_main(s->tok);
-    if (!tok_adds_eos(s->tok) || end == TOK_NONE)
-        return ST_OK;
-    tok_id *ids = malloc((p->n + 1) * sizeof *ids);
-    if (!ids)
-        return err_set(e, ST_NO_MEMORY, "", "no memory for a text of %zu tokens", p->n);
-    memcpy(ids, p->ids, p->n * sizeof *ids);
-    ids[p->n] = end;
-    tok_ids_free(p->ids, p->n);
-    p->ids = ids;
-    p->n++;
-    p->from_tok = false;
-    return ST_OK;
+    return tok_adds_eos(s->tok) && end != TOK_NONE ? end_at(p, p->n, end, e) : ST_OK;
 }
 
 enum status server_vectors_add(const struct server *s, struct server_vectors *v, const char *text, size_t n,
@@ -149,6 +164,7 @@ enum status server_vectors_parse(const struct server *s, const json_t *value, co
         return http_wrong_type(value, field, want, e);
     if (!first || json_is_number(first))
         return add_ids(s, value, field, v, e);
+    TRY(server_vectors_room(v, json_array_size(value), field, e));
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *one = json_array_get(value, i);
         char name[ERR_FIELD];
@@ -164,12 +180,17 @@ enum status server_vectors_parse(const struct server *s, const json_t *value, co
 enum status server_vectors_parse_extra(const json_t *root, struct server_vectors *v, struct err *e)
 {
     int64_t priority = 0, deadline = 0;
+    const char *salt = NULL;
+    size_t salt_n = 0;
     TRY(http_get_int(root, "priority", -LIMIT_PRIORITY, LIMIT_PRIORITY, &priority, e));
     TRY(http_get_int(root, "deadline_ms", 1, LIMIT_DEADLINE_MS, &deadline, e));
-    TRY(http_get_string(root, "cache_salt", &v->salt.s, &v->salt.n, e));
-    if (v->salt.s && (!v->salt.n || v->salt.n > LIMIT_SALT))
+    TRY(http_get_string(root, "cache_salt", &salt, &salt_n, e));
+    if (salt && (!salt_n || salt_n > LIMIT_SALT))
         return err_set(e, ST_ARGUMENT, "cache_salt", "cache_salt must have between 1 and %u bytes, not %zu", LIMIT_SALT,
-                       v->salt.n);
+                       salt_n);
+    if (salt)
+        memcpy(v->salt, salt, salt_n);
+    v->salt_n = salt_n;
     v->priority = (int32_t)priority;
     v->deadline_ms = (uint32_t)deadline;
     return ST_OK;
@@ -194,11 +215,10 @@ struct run {
 static enum status submit(struct run *r, struct err *e)
 {
     const struct reply_prompt *p = &r->v->texts[r->next];
-    const size_t most = longest(r->srv, r->v);
     const uint64_t spent = (clock_ns() - r->call->arrived) / 1000000u;
     struct request rq = r->rq;
     rq.prompt = p->ids;
-    rq.prompt_n = (uint32_t)(p->n < most ? p->n : most); /* longer ones are to be cut */
+    rq.prompt_n = (uint32_t)p->n;
     if (r->v->deadline_ms && spent >= r->v->deadline_ms)
         return err_set(e, ST_DEADLINE, "", "the request was not done within its %u ms", r->v->deadline_ms);
     if (r->v->deadline_ms)
@@ -284,14 +304,10 @@ bool server_vectors_run(struct http_call *call, struct server_vectors *v, struct
     *e = (struct err){.code = ST_OK};
     r.rq = (struct request){.vector = true, .priority = v->priority, .name = call->id, .sampling = sample_defaults()};
     r.rq.salt = salt;
-    r.rq.salt_n = server_salt(call, v->salt, salt);
+    r.rq.salt_n = server_salt(call, (struct server_name){v->salt, v->salt_n}, salt);
     if (srv->deadline_s && (!v->deadline_ms || v->deadline_ms > srv->deadline_s * 1000))
         v->deadline_ms = srv->deadline_s * 1000;
     v->size = engine_vector_size(srv->engine);
-    if (mem_mul(v->n * sizeof *v->numbers, v->size) > LIMIT_REPLY) {
-        (void)err_set(e, ST_TOO_LONG, "", "%zu vectors of %u numbers are more than one reply can hold", v->n, v->size);
-        return true;
-    }
     v->numbers = calloc(v->n * v->size + 1, sizeof *v->numbers);
     if (!v->numbers) {
         (void)err_set(e, ST_NO_MEMORY, "", "no memory for %zu vectors", v->n);

@@ -248,15 +248,30 @@ def test_heads_of_all_sizes(server, line, headers, status):
     (b"Host: localhost\r\nTransfer-Encoding: xchunked\r\n", 501),
     (b"Host: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", 501),
     (b"Host: localhost\r\nHost: evil.example\r\nContent-Length: 5\r\n", 400),
+    (b"Host: localhost\r\nContent-Length\xa0: 5\r\n", 400),
     (b"Content-Length: 5\r\n", 400),
 ])
-def test_nothing_is_smuggled(server, headers, status):
+def test_nothing_is_smuggled(server, headers, status, version=b"1.1"):
     """The connection ends with the refusal: what could be a second request is none."""
     with server.connect(5) as sock:
-        sock.sendall(b"POST /tokenize HTTP/1.1\r\n" + headers + b"\r\n0\r\n\r\n" + HIDDEN)
+        sock.sendall(b"POST /tokenize HTTP/" + version + b"\r\n" + headers + b"\r\n0\r\n\r\n" + HIDDEN)
         reply = read_all(sock)
     assert reply.startswith(b"HTTP/1.1 %d " % status) and b"\r\nConnection: close\r\n" in reply and reply.count(b"HTTP/1.1 ") == 1
     assert is_refusal("/tokenize", reply.partition(b"\r\n\r\n")[2])
+
+
+def test_a_folded_name_is_no_name(server):
+    with server.connect(5) as sock:
+        sock.sendall(b'POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-: 15\r\n Length\r\n\r\n{"content":"a"}')
+        assert read_all(sock).startswith(b"HTTP/1.1 400 ")
+
+
+def test_other_versions(server):
+    test_nothing_is_smuggled(server, b"Host: localhost\r\nTransfer-Encoding: chunked\r\n", 400, b"1.0")
+    test_nothing_is_smuggled(server, b"Content-Length: 5\r\n", 400, b"1.2")
+    with server.connect(5) as sock:
+        sock.sendall(b"GET /health HTTP/1.2\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert read_all(sock).startswith(b"HTTP/1.1 200 ")
 
 
 # ---- cut off ----

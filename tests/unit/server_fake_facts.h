@@ -7,6 +7,7 @@
 /* Of vectors, which are three numbers: the first id, how many ids there are, and the last. */
 static enum model_pooling fake_pooling;
 static uint32_t fake_context = 3;
+static uint32_t fake_numbers = 3; /* of a vector; there are three */
 
 uint32_t engine_context(const struct engine *en)
 {
@@ -23,7 +24,7 @@ enum model_pooling engine_pooling(const struct engine *en)
 uint32_t engine_vector_size(const struct engine *en)
 {
     (void)en;
-    return fake_pooling ? 3 : 0;
+    return fake_pooling ? fake_numbers : 0;
 }
 
 const char *finish_name(enum finish f)

@@ -152,8 +152,10 @@ static void test_models_that_think(void **state)
     check_budget(&l, 0, 0, true);
     check_budget(&l, -1, 0, false);
     const char *both = json(",'max_tokens':9,'thinking_budget_tokens':7,'reasoning_effort':'low'");
+    expect(chat(&l, "hi there", both), 400, "\"param\":\"thinking_budget_tokens\"");
+    both = json(",'max_tokens':9,'thinking_budget_tokens':-1,'reasoning_effort':'low'");
     expect(chat(&l, "hi there", both), 200, "Hello");
-    assert_int_equal(last_request.thinking.ids, 7);
+    assert_int_equal(last_request.thinking.ids, 1024);
     expect(chat(&l, "hi there", ",\"thinking_budget_tokens\":-2"), 400, "\"param\":\"thinking_budget_tokens\"");
     stop(&l);
 

@@ -43,6 +43,9 @@ static void test_openai(void **state)
         "'index':0,'embedding':[97,3,99]},{'object':'embedding','index':1,'embedding':[100,1,100]}]");
     ask(&l, "/v1/embeddings", "{'input':[5,6],'encoding_format':'base64'}", 200, "'embedding':'AACgQAAAAEAAAMBA'}]");
     ask(&l, "/v1/embeddings", "{'input':[[5,6],[7]],'dimensions':3}", 200, "'embedding':[5,2,6]");
+    ask(&l, "/v1/embeddings", "{'input':'abc','cache_salt':'mine'}", 200, NULL);
+    assert_int_equal(last_request.salt_n, 4);
+    assert_memory_equal(last_salt, "mine", 4);
     fake_adds_eos = true; /* behind texts, not behind ids */
     ask(&l, "/v1/embeddings", "{'input':['abc',[7]]}", 200, "'embedding':[97,4,0]},{'object':'embedding','index':1,"
         "'embedding':[7,1,7]");
@@ -96,24 +99,69 @@ static void test_refused(void **state)
     stop(&l);
 }
 
+static void add_texts(struct buf *b, const char *before, const char *text, unsigned n)
+{
+    buf_adds(b, before);
+    for (unsigned i = 0; i < n; i++)
+        buf_addf(b, "%s\"%s\"", i ? "," : "", text);
+    buf_adds(b, "]}");
+    assert_false(b->failed);
+}
+
+static char *post_texts(const struct live *l, const char *path, const char *before, const char *text, unsigned n)
+{
+    struct buf b;
+    buf_init(&b, 8 << 20);
+    add_texts(&b, before, text, n);
+    char *reply = post(l, path, b.data);
+    buf_release(&b);
+    return reply;
+}
+
 static void test_limits(void **state)
 {
     (void)state;
     struct live l;
-    struct buf many;
     begin(&l, POOLING_MEAN, 40);
-    buf_init(&many, 1 << 20);
-    buf_adds(&many, "{\"input\":[\"a\"");
-    for (unsigned i = 1; i < LIMIT_VECTOR_TEXTS; i++)
-        buf_adds(&many, ",\"b\"");
-    size_t end = many.len;
-    buf_adds(&many, "]}");
-    expect(post(&l, "/v1/embeddings", many.data), 200, json("'index':2047,'embedding':[98,1,98]"));
-    many.len = end;
-    buf_adds(&many, ",\"b\"]}");
-    expect(post(&l, "/v1/embeddings", many.data), 400, "at most 2048 texts");
-    buf_release(&many);
+    expect(post_texts(&l, "/v1/embeddings", "{\"input\":[", "b", LIMIT_VECTOR_TEXTS), 200,
+           json("'index':2047,'embedding':[98,1,98]"));
+    /* nobody looks at the empty one */
+    expect(post_texts(&l, "/v1/embeddings", "{\"input\":[\"\",", "b", LIMIT_VECTOR_TEXTS), 400, "at most 2048 texts");
     stop(&l);
+}
+
+/* What is cut was encoded all the same. */
+static void test_cut(void **state)
+{
+    (void)state;
+    static char text[(LIMIT_VECTOR_ENCODED >> 6) + 1]; /* as long as the fake's texts can be */
+    struct live l;
+    begin(&l, POOLING_MEAN, 40);
+    memset(text, 'a', sizeof text - 1);
+    expect(post_texts(&l, "/api/embed", "{\"input\":[", text, 64), 200, "\"prompt_eval_count\":2560}");
+    expect(post_texts(&l, "/api/embed", "{\"input\":[", text, 65), 400, "before they are cut");
+    stop(&l);
+}
+
+#define BASE64 "{\"encoding_format\":\"base64\",\"input\":["
+
+/* A reply that could have no room is refused before the engine has anything of it. */
+static void test_long_replies(void **state)
+{
+    (void)state;
+    struct live l;
+    const unsigned before = atomic_load(&submitted);
+    fake_numbers = LIMIT_REPLY / LIMIT_VECTOR_TEXTS / 16 + 1;
+    begin(&l, POOLING_MEAN, 40);
+    expect(post_texts(&l, "/v1/embeddings", "{\"input\":[", "a", LIMIT_VECTOR_TEXTS), 400, "send fewer at a time");
+    fake_numbers = LIMIT_REPLY / LIMIT_VECTOR_TEXTS / 6 + 1;
+    expect(post_texts(&l, "/v1/embeddings", BASE64, "a", LIMIT_VECTOR_TEXTS), 400, "send fewer at a time");
+    assert_int_equal(atomic_load(&submitted), before);
+    facts.matryoshka = true; /* shorter ones have room: it is the engine that refuses them */
+    expect(post_texts(&l, "/v1/embeddings", "{\"dimensions\":1000,\"input\":[", "busy", LIMIT_VECTOR_TEXTS), 429,
+           "queue_full");
+    stop(&l);
+    fake_numbers = 3;
 }
 
 /* One that fails, or has no room, fails all; nothing stays behind (stop() compares). */
@@ -134,6 +182,40 @@ static void test_failures(void **state)
         usleep(1000);
     assert_int_equal(atomic_load(&submitted), atomic_load(&closed));
     stop(&l);
+}
+
+/* Vectors to be are counted with the bodies, though the bodies they come from are gone. */
+static void test_memory(void **state)
+{
+    (void)state;
+    enum { CALLS = 6, EACH = LIMIT_BODIES / (CALLS + 1) + 1, WAY = 32 };
+    struct live l;
+    int fds[CALLS];
+    struct buf b;
+    fake_numbers = EACH / LIMIT_VECTOR_TEXTS / sizeof(float) + 1;
+    begin(&l, POOLING_MEAN, 40);
+    buf_init(&b, 1 << 16);
+    add_texts(&b, BASE64, "hang", LIMIT_VECTOR_TEXTS);
+    const unsigned before = atomic_load(&submitted);
+    for (unsigned i = 0; i < CALLS; i++) {
+        fds[i] = dial(&l);
+        char head[200];
+        snprintf(head, sizeof head, "POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
+                 b.len);
+        say(fds[i], head);
+        say(fds[i], b.data);
+    }
+    for (int i = 0; i < 5000 && atomic_load(&submitted) - before < CALLS * WAY; i++)
+        usleep(1000);
+    expect(post(&l, "/v1/embeddings", b.data), 429, "too many large requests");
+    assert_int_equal(atomic_load(&submitted) - before, CALLS * WAY);
+    for (unsigned i = 0; i < CALLS; i++)
+        close(fds[i]);
+    for (int i = 0; i < 5000 && atomic_load(&submitted) != atomic_load(&closed); i++)
+        usleep(1000);
+    buf_release(&b);
+    stop(&l);
+    fake_numbers = 3;
 }
 
 static void test_llama_server(void **state)
@@ -180,6 +262,8 @@ static void test_rerank(void **state)
         "'results':[{'index':1,'relevance_score':99,'document':{'text':'c'}}]}");
     ask(&l, "/v1/rerank", "{'documents':['b']}", 400, "'param':'query'");
     ask(&l, "/v1/rerank", "{'query':'q','documents':[]}", 400, "'param':'documents'");
+    expect(post_texts(&l, "/v1/rerank", "{\"query\":\"q\",\"documents\":[7,", "b", LIMIT_VECTOR_TEXTS), 400,
+           "at most 2048 texts");
     ask(&l, "/v1/rerank", "{'query':'q','documents':['b',7]}", 400, "'param':'documents[1]'");
     ask(&l, "/v1/rerank", "{'query':'q','documents':['b'],'top_n':0}", 400, "'param':'top_n'");
     ask(&l, "/v1/embeddings", "{'input':'a'}", 400, "this model ranks documents");
@@ -213,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_openai),       cmocka_unit_test(test_shorter), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_limits),       cmocka_unit_test(test_failures), cmocka_unit_test(test_llama_server),
+        cmocka_unit_test(test_cut),          cmocka_unit_test(test_long_replies), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_ollama),       cmocka_unit_test(test_rerank),  cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

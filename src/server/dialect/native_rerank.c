@@ -56,6 +56,7 @@ static enum status parse(const struct server *srv, const json_t *root, struct se
     TRY(http_get_int(root, "top_n", 1, UINT32_MAX, &top, e));
     TRY(http_get_bool(root, "return_documents", &v->documents, e));
     v->most = (uint32_t)top;
+    TRY(server_vectors_room(v, n, "documents", e));
     for (size_t i = 0; i < n; i++)
         TRY(add_document(srv, json_array_get(documents, i), i, query, v, e));
     return ST_OK;

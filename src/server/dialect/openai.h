@@ -128,8 +128,8 @@ MUST_CHECK enum status openai_parse_prompt(const struct server *srv, const json_
 typedef enum status openai_preparer(const struct server *srv, struct text_view body, struct reply_job *job, struct err *e);
 MUST_CHECK openai_preparer openai_prepare_chat, openai_prepare_completions;
 
-/* Calls fn(ctx), which renders or encodes that many bytes; many at low priority, so that steps under way do not wait for
- * them. */
+/* Calls fn(ctx), which renders, encodes or prints that many bytes; many at low priority, so that steps under way do not
+ * wait for them. */
 void openai_run(size_t bytes, void (*fn)(void *ctx), void *ctx);
 
 /* A preparer, of any dialect, for a client who waits: so. `bytes`: where the body does not tell how much there is. */

@@ -87,6 +87,8 @@ enum status openai_parse_chat(const json_t *root, struct reply_job *job, struct 
     TRY(openai_parse_tools(root, &out->tools, e));
     TRY(openai_parse_effort(root, root, effort_field, effort_field, &out->effort, e));
     TRY(http_get_int(root, budget_field, -1, INT32_MAX, &out->thinking, e));
+    if (out->effort && out->thinking >= 0)
+        return err_set(e, ST_ARGUMENT, budget_field, "%s and %s contradict each other", budget_field, effort_field);
     TRY(parse_reasoning_format(root, e));
     server_log_ignored_beside("/v1/chat/completions", root, known, openai_sampling_names);
     return parse_logprobs(root, job, e);

@@ -3,6 +3,9 @@
 #include "server/http/json_in.h"
 #include "server/http/json_out.h"
 
+#define FLOAT_BYTES 16u /* of a number in a list, at most: "-1.23456789e-05," */
+#define BASE64_BYTES 6u /* of one in base64, rounded up */
+
 struct parse {
     const struct openai_vectors_ops *ops;
     const struct server *srv;
@@ -41,12 +44,41 @@ static enum status prepare(struct http_call *call, const json_t *root, const str
     return p.st;
 }
 
+/* What the work comes to is found out before it begins: the reply has to have room, and so has what is kept until then. */
+static enum status reserve(struct http_call *call, const struct openai_vectors_ops *ops, const struct server_vectors *v,
+                           struct err *e)
+{
+    const struct server *srv = call->app;
+    const size_t size = engine_vector_size(srv->engine), kept = size * sizeof *v->numbers;
+    const size_t numbers = ops->ranks ? 0 : v->most ? v->most : size;
+    const size_t told = numbers * (v->base64 ? BASE64_BYTES : FLOAT_BYTES);
+    if (mem_mul(v->n, told > kept ? told : kept) > LIMIT_REPLY)
+        return err_set(e, ST_TOO_LONG, "", "the vectors of %zu texts can be more than the %u bytes of one reply; send "
+                       "fewer at a time", v->n, LIMIT_REPLY);
+    return http_hold(call, v->n * kept + v->tokens * sizeof(tok_id) + (v->documents ? call->body.len : 0), e);
+}
+
+struct writing {
+    const struct http_call *call;
+    const json_t *root;
+    const struct openai_vectors_ops *ops;
+    struct server_vectors *v;
+    struct buf *out;
+};
+
+static void write_reply(void *ctx)
+{
+    struct writing *w = ctx;
+    w->ops->write(w->call, w->root, w->v, w->out);
+}
+
 static void reply(struct http_call *call, const json_t *root, const struct openai_vectors_ops *ops,
                   struct server_vectors *v)
 {
     struct buf out;
+    struct writing w = {call, root, ops, v, &out};
     buf_init(&out, LIMIT_REPLY);
-    ops->write(call, root, v, &out);
+    openai_run(v->n * v->size * sizeof *v->numbers, write_reply, &w);
     if (out.failed) {
         struct err e;
         (void)err_set(&e, ST_TOO_LONG, "", "the reply would have more than %u bytes", LIMIT_REPLY);
@@ -64,6 +96,12 @@ void openai_serve_vectors(struct http_call *call, json_t *root, const struct ope
     server_vectors_init(&v);
     enum status st = prepare(call, root, ops, &v, &e);
     bool there = true;
+    if (st == ST_OK)
+        st = reserve(call, ops, &v, &e);
+    if (!v.documents) {
+        json_decref(root);
+        root = NULL;
+    }
     if (st == ST_OK) {
         http_drop_body(call);
         there = server_vectors_run(call, &v, &e);

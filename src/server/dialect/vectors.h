@@ -20,7 +20,7 @@ http_handler openai_embeddings, ollama_embed, ollama_embeddings, native_embeddin
 struct openai_vectors_ops {
     bool ranks; /* documents; for models that do, and only for them */
     MUST_CHECK enum status (*parse)(const struct server *srv, const json_t *root, struct server_vectors *v, struct err *e);
-    /* The reply, when every text has its numbers. */
+    /* The reply, when every text has its numbers; on any thread. `root` is NULL unless v->documents. */
     void (*write)(const struct http_call *call, const json_t *root, struct server_vectors *v, struct buf *out);
     void (*refuse)(struct http_call *call, const struct err *e);
 };

@@ -15,6 +15,8 @@ enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
     struct pollfd p[HTTP_FDS + 2];
     if (n > HTTP_FDS)
         BUG("a wait on %zu descriptors", n);
+    if (call->handed_over && call->waits_on >= 0 && (n != 1 || fds[0] != call->waits_on))
+        BUG("a stream that was handed over waits for something else than before");
     if (call->handed_over && n == 1) {
         call->waits_on = fds[0];
         return HTTP_LATER;
@@ -155,13 +157,16 @@ static bool send_rest(struct http_call *call)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct pollfd p = {.fd = info ? info->connect_fd : -1, .events = POLLOUT};
-    for (size_t at = 0; at < call->rest.len && !call->rest.failed;) {
+    if (call->rest.failed) /* it could not be kept, and the client has the chunk's beginning */
+        return false;
+    for (size_t at = 0; at < call->rest.len;) {
         const int ready = poll(&p, 1, (int)call->http->cfg.idle_s * 1000);
         const ssize_t n = send(p.fd, call->rest.data + at, call->rest.len - at, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (!ready)
-            call->failure = "the client did not read in time";
-        if (n < 0 && (!ready || (errno != EAGAIN && errno != EINTR)))
+        if (n < 0 && (!ready || (errno != EAGAIN && errno != EINTR))) {
+            if (!ready)
+                call->failure = "the client did not read in time";
             return false;
+        }
         at += n > 0 ? (size_t)n : 0;
     }
     buf_clear(&call->rest);

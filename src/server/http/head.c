@@ -5,6 +5,7 @@
  * another way, and then the two disagree about where a request ends or whom it is for, which is how requests are smuggled
  * past a proxy. They are refused as HTTP asks for (RFC 9112, sections 3.2, 5.1, 6.1 and 6.3), and the connection ends.
  */
+#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
@@ -21,9 +22,16 @@ struct seen {
 static bool is_name(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (s[i] <= ' ' || s[i] == 0x7F)
+        if ((unsigned char)s[i] <= ' ' || (unsigned char)s[i] >= 0x7F)
             return false;
     return n > 0;
+}
+
+/* The library's 0.9.x takes a folded line ("Content-: 5", and below it " Length") for the rest of the name, and moves that
+ * behind everything it has read; otherwise a value stands behind its name. */
+static bool is_joined(const char *name, const char *value)
+{
+    return value && (uintptr_t)value < (uintptr_t)name;
 }
 
 static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_n, const char *value,
@@ -32,7 +40,7 @@ static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name
     struct seen *s = cls;
     (void)kind;
     (void)value_n;
-    s->odd = s->odd || !is_name(name, name_n);
+    s->odd = s->odd || !is_name(name, name_n) || is_joined(name, value);
     if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0)
         s->hosts++;
     else if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0)
@@ -55,9 +63,12 @@ void http_check_head(struct http_call *call)
     struct seen s = {0};
     (void)MHD_get_connection_values_n(call->conn, MHD_HEADER_KIND, look, &s);
     if (s.odd)
-        refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "a header's name has a blank in it, or is empty");
+        refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "a header is folded, or its name is empty or has bytes that none may "
+                         "have");
     else if (s.hosts > 1 || (!s.hosts && call->http_1_1))
         refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "a request has one Host header");
+    else if (s.transfer && !call->http_1_1)
+        refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "there is no Transfer-Encoding in HTTP/1.0");
     else if (s.lengths > 1 || (s.lengths && s.transfer))
         refuse_and_close(call, MHD_HTTP_BAD_REQUEST, "the body's length is given twice");
     else if (s.transfer && strcasecmp(s.transfer, "chunked") != 0)

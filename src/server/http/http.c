@@ -26,10 +26,10 @@ static enum MHD_Result begin_call(struct http *h, struct MHD_Connection *conn, c
     call->app = h->cfg.app;
     call->slot = info ? info->socket_context : NULL;
     call->replied = MHD_NO;
-    call->http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
+    call->http_1_1 = strncmp(version, "HTTP/1.", 7) == 0 && version[7] > '0';
     buf_init(&call->body, LIMIT_BODY);
     buf_init(&call->out, LIMIT_REPLY);
-    buf_init(&call->rest, LIMIT_REPLY);
+    buf_init(&call->rest, HTTP_CHUNK);
     *con_cls = call;
     atomic_fetch_add(&h->under_way, 1);
     http_keeper_deadline(h->keeper, call->slot, h->cfg.body_s);

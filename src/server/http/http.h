@@ -104,7 +104,7 @@ struct http_call {
     struct err refusal_err;
     const char *allow;              /* for 405 and OPTIONS */
     enum MHD_Result replied;        /* MHD_YES once a reply is queued */
-    bool http_1_1;                  /* what the request is */
+    bool http_1_1;                  /* what the request is, or a later 1.x, which counts as that */
     bool complete;                  /* all of the request has come */
     const char *failure;            /* why a stream ended early, for the log; NULL = it did not */
     int status;                     /* of the reply, once it is queued */
@@ -128,8 +128,8 @@ struct http_call {
 
     /* a stream's that streams.h may send */
     bool shared;      /* it is such a one */
-    bool handed_over; /* `fill` may not wait: http_wait() leaves what it would wait for in waits_on */
-    int waits_on;     /* a descriptor; -1 = several, or none */
+    bool handed_over; /* `fill` may not wait for one descriptor: http_wait() leaves it in waits_on. It may wait for */
+    int waits_on;     /* several, and keeps its own thread so; but not once it waited for one. -1 = none yet */
     bool overdue;     /* the next wait is over at once: it has been quiet for quiet_ms */
     struct buf rest;  /* of a chunk of which some was sent */
 };
@@ -175,8 +175,8 @@ void http_stream(struct http_call *call, bool (*fill)(struct http_call *call, bo
 /* Gives the body's memory back before the reply is there. */
 void http_drop_body(struct http_call *call);
 
-/* Counts n bytes that a handler keeps of the body against LIMIT_BODIES until the call ends; ST_BUSY: they are too many,
- * and count all the same. */
+/* Counts n bytes that a handler keeps, of the body or made from it, against LIMIT_BODIES until the call ends; ST_BUSY: they
+ * are too many, and count all the same. */
 MUST_CHECK enum status http_hold(struct http_call *call, size_t n, struct err *e);
 
 #endif

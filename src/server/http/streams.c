@@ -13,9 +13,9 @@
 #include "server/limits.h"
 
 #define BATCH 64     /* events taken at a time */
-#define FRAME 32u    /* bytes of a chunk beside its text, at most */
 #define LOOK_MS 1000 /* how often silent streams are looked for */
 #define LOOK_NS (LOOK_MS * 1000000ull)
+#define KEPT (64u << 10) /* bytes of the buffer for chunks that stay between two turns */
 
 /* A call that was handed over; on the stack of its own thread, which waits. */
 struct seat {
@@ -100,7 +100,7 @@ static void give_back(struct http_streams *s, struct seat *at)
 static bool send_chunk(struct http_streams *s, const struct seat *at)
 {
     struct http_call *call = at->call;
-    char size[FRAME];
+    char size[HTTP_FRAME];
     buf_clear(&s->chunk);
     buf_add(&s->chunk, size, (size_t)snprintf(size, sizeof size, "%zX\r\n", call->out.len));
     buf_add(&s->chunk, call->out.data, call->out.len);
@@ -182,6 +182,8 @@ static void *streams_main(void *arg)
         s->now = clock_ns();
         if (!see_to(s, ev, n))
             break;
+        if (s->chunk.cap > KEPT)
+            buf_release(&s->chunk);
         if (s->now - looked < LOOK_NS)
             continue;
         give_back_silent(s);
@@ -201,7 +203,7 @@ enum status http_streams_new(struct http_streams **out, int stop_fd, http_sent *
         return err_set(e, ST_NO_MEMORY, "", "no memory for the table of streams");
     s->sent = sent;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    buf_init(&s->chunk, LIMIT_REPLY + FRAME);
+    buf_init(&s->chunk, HTTP_CHUNK);
     pthread_mutex_init(&s->lock, NULL);
     if (s->epoll >= 0 && watch(s, stop_fd, EPOLLIN, NULL) && pthread_create(&s->thread, NULL, streams_main, s) == 0) {
         *out = s;
@@ -230,6 +232,7 @@ bool http_streams_serve(struct http_streams *s, struct http_call *call)
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     call->handed_over = true;
     call->waits_on = -1;
+    call->overdue = false; /* of a silence that news ended before anybody waited */
     struct seat at = {.call = call, .socket = info ? info->connect_fd : -1};
     at.ok = call->fill(call, &call->ended) && !call->out.failed; /* what is there already */
     at.news = call->waits_on;

@@ -17,6 +17,9 @@
 
 struct http_streams;
 
+#define HTTP_FRAME 32u                         /* bytes of a chunk beside its text, at most, */
+#define HTTP_CHUNK (LIMIT_REPLY + HTTP_FRAME)  /* and of all of it */
+
 /* Its thread ends once stop_fd is readable, which is to be before http_streams_free(); calls stay with their own threads
  * from then on. */
 MUST_CHECK enum status http_streams_new(struct http_streams **out, int stop_fd, http_sent *sent, struct err *e);

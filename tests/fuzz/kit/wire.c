@@ -21,6 +21,7 @@ static struct {
 struct MHD_Connection {
     const struct wire_request *rq;
     char *path; /* decoded */
+    struct wire_pair header[WIRE_HEADERS]; /* rq's, [rq->headers], each value in one block behind its name */
     struct MHD_Response *reply; /* the one that is queued */
     int status;
     union MHD_ConnectionInfo gone; /* a socket whose other end is closed */
@@ -134,16 +135,31 @@ const char *MHD_lookup_connection_value(struct MHD_Connection *c, enum MHD_Value
     return find(c->rq->header, c->rq->headers, name);
 }
 
+static void copy_headers(struct MHD_Connection *c)
+{
+    for (size_t i = 0; i < c->rq->headers; i++) {
+        const struct wire_pair *from = &c->rq->header[i];
+        const size_t n = strlen(from->name) + 1, value_n = strlen(from->value) + 1;
+        char *to = malloc(n + value_n);
+        FUZZ_CHECK(to, "no memory");
+        memcpy(to, from->name, n);
+        memcpy(to + n, from->value, value_n);
+        c->header[i] = (struct wire_pair){to, to + n};
+    }
+}
+
 /* A request that names no host gets one: what is asked of it would not be reached otherwise. */
 int MHD_get_connection_values_n(struct MHD_Connection *c, enum MHD_ValueKind kind, MHD_KeyValueIteratorN each, void *cls)
 {
+    static const char host[] = MHD_HTTP_HEADER_HOST "\0localhost";
+    const size_t n = strlen(host);
     FUZZ_CHECK(kind == MHD_HEADER_KIND, "%d", (int)kind);
     for (size_t i = 0; i < c->rq->headers; i++) {
-        const struct wire_pair *p = &c->rq->header[i];
+        const struct wire_pair *p = &c->header[i];
         each(cls, kind, p->name, strlen(p->name), p->value, strlen(p->value));
     }
     if (!find(c->rq->header, c->rq->headers, MHD_HTTP_HEADER_HOST))
-        each(cls, kind, MHD_HTTP_HEADER_HOST, strlen(MHD_HTTP_HEADER_HOST), "localhost", strlen("localhost"));
+        each(cls, kind, host, n, host + n + 1, sizeof host - n - 2);
     return (int)c->rq->headers;
 }
 
@@ -264,6 +280,7 @@ void wire_ask(const struct wire_request *rq, struct wire_reply *out)
     close(pair[1]);
     c.gone.connect_fd = pair[0];
     (void)daemon_.unescape(daemon_.unescape_cls, &c, c.path);
+    copy_headers(&c);
     bool ok = call(&c, NULL, 0, &con_cls);
     for (size_t at = 0, n; ok && !c.reply && at < rq->n; at += n) {
         n = rq->piece && rq->piece < rq->n - at ? rq->piece : rq->n - at;
@@ -278,6 +295,8 @@ void wire_ask(const struct wire_request *rq, struct wire_reply *out)
     daemon_.completed(daemon_.completed_cls, &c, &con_cls, how);
     if (c.reply)
         MHD_destroy_response(c.reply);
+    for (size_t i = 0; i < rq->headers; i++)
+        free((char *)c.header[i].name);
     free(c.path);
     close(pair[0]);
 }
