@@ -22,7 +22,7 @@ SCHEMATHESIS = os.path.join(os.path.dirname(sys.executable), "schemathesis")
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
           "negative_data_rejection", "use_after_free"]
 EXAMPLES = 40  # made at random of each operation at a time, beside those that try every member
-SECONDS = int(os.environ.get("OPENAPI_SECONDS", "240"))  # of a round, in which as many requests are made as it allows
+SECONDS = int(os.environ.get("OPENAPI_SECONDS", "100"))  # of a round, in which as many requests are made as it allows
 LEAST = 2000   # requests that it has to have
 
 
