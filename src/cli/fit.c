@@ -65,7 +65,8 @@ struct answer {
 static size_t kv_bytes(const struct answer *a, enum kern_kv format, uint32_t context)
 {
     uint64_t positions = (uint64_t)a->rows * kv_blocks(context) * KV_BLOCK;
-    struct kv_config kv = {.format = format, .groups = a->info->kv_groups, .rows = a->rows, .context = context};
+    struct kv_config kv = {.format = format, .groups = a->info->kv_groups, .rows = a->rows, .context = context,
+                           .span = a->info->bidirectional ? context : 0};
     if (positions > UINT32_MAX)
         return SIZE_MAX;
     kv.positions = (uint32_t)positions;
@@ -76,7 +77,8 @@ static size_t kv_bytes(const struct answer *a, enum kern_kv format, uint32_t con
 /* The scratch of a step: what attention takes of it grows with the context. */
 static size_t scratch_bytes(const struct answer *a, uint32_t context)
 {
-    uint32_t step = a->rows * LIMIT_SPAN < LIMIT_STEP ? a->rows * LIMIT_SPAN : LIMIT_STEP;
+    uint32_t span = a->info->bidirectional ? context : LIMIT_SPAN;
+    uint32_t step = a->rows * span < LIMIT_STEP ? a->rows * span : LIMIT_STEP;
     return model_run_bytes(a->model, a->workers, step, context);
 }
 

@@ -148,6 +148,8 @@ static enum status load_pooling(struct loader *l)
         return err_set(l->e, ST_MODEL, key, "%s: %s is not a bool", weights_shown(l->w), key);
     TRY(may_u32(l, "pooling_type", POOLING_NONE, POOLING_RANK, &pooling));
     in->bidirectional = !causal;
+    if (in->bidirectional && in->context > LIMIT_STEP) /* a text is one span of a step */
+        in->context = LIMIT_STEP;
     in->matryoshka = f->matryoshka;
     in->pooling = (enum model_pooling)pooling;
     return ST_OK;
