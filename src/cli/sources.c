@@ -28,8 +28,6 @@ enum status sources_load_draft(struct api_model *out, const char *path, uint32_t
         return ST_OK;
     TRY(cli_load(out, path, threads, API_MODEL | API_TOK, fresh, e));
     enum status st = source_draft_same_vocabulary(target->tok, out->tok, e);
-    if (st == ST_OK && model_info(out->model)->bidirectional)
-        st = err_set(e, ST_UNSUPPORTED, "draft_model", "%s makes vectors of texts and writes none", path);
     if (st != ST_OK)
         api_close(out);
     return st;

@@ -462,6 +462,8 @@ static const struct source_ops draft_ops = {
 enum status source_draft_new(struct source **out, const struct source_draft_config *cfg, struct err *e)
 {
     *out = NULL;
+    if (model_info(cfg->model)->bidirectional)
+        return err_set(e, ST_UNSUPPORTED, "draft", "the draft model makes vectors of texts and writes none");
     struct draft *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(e, ST_NO_MEMORY, "draft", "no memory for a draft model");

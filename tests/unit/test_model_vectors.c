@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "feed.h"
+#include "source/source.h"
 #include "tiny.h"
 
 #define WIDTH 128
@@ -167,9 +168,25 @@ static void test_cut(void **state)
     feed_release(&f);
 }
 
+/* It would be fed ids that go on behind others. */
+static void test_drafts_nothing(void **state)
+{
+    (void)state;
+    struct feed f;
+    struct source *s;
+    struct err e = {0};
+    open_as(&f, "gemma_embedding", TINY_Q8_0, 1, KERN_KV_F16);
+    const struct source_draft_config cfg = {.model = f.model, .pool = f.pool, .vocab = model_info(f.model)->vocab, .rows = 1,
+                                            .context = 64};
+    assert_int_equal(source_draft_new(&s, &cfg, &e), ST_UNSUPPORTED);
+    assert_null(s);
+    feed_release(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_vector), cmocka_unit_test(test_classes),
-                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_cut)};
+                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_cut),
+                                       cmocka_unit_test(test_drafts_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
