@@ -307,8 +307,8 @@ def test_chat_ctrl_c_ends_a_reply_which_stays():
 
 def test_chat_colours_by_origin():
     model = need(SMOLLM2, "SmolLM2 is not in the cache")
-    question = "Repeat this exactly: seven silver swans swam silently seaward, seven silver swans swam silently seaward."
-    with Terminal("chat", "-m", model, "-n", "40", env=STATE) as t:
+    question = "Write this list again, word for word: " + ", ".join(["seven silver swans"] * 7) + "."  # a reply of many copies
+    with Terminal("chat", "-m", model, "-n", "60", env=STATE) as t:
         t.prompt()
         shown = t.line(question)
         assert not re.search(r"\x1b\[3\dm", shown) and "[sampled" not in shown, shown
