@@ -176,7 +176,10 @@ static void test_drafts_nothing(void **state)
     struct source *s;
     struct err e = {0};
     open_as(&f, "gemma_embedding", TINY_Q8_0, 1, KERN_KV_F16);
-    const struct source_draft_config cfg = {.model = f.model, .pool = f.pool, .vocab = model_info(f.model)->vocab, .rows = 1,
+    const struct source_draft_config cfg = {.model = f.model,
+                                            .pool = f.pool,
+                                            .vocab = model_info(f.model)->vocab,
+                                            .rows = 1,
                                             .context = 64};
     assert_int_equal(source_draft_new(&s, &cfg, &e), ST_UNSUPPORTED);
     assert_null(s);
