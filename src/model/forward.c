@@ -43,23 +43,42 @@ static struct token_range range_of(const struct model_run *r, uint32_t task)
 
 /* --- linear layers ---------------------------------------------------------------------------------------------------- */
 
+/* How the weights of a job are given to its tasks. Workers take tasks in turn, so task t is the next part of range t % n of
+ * n equal ranges: each worker walks along memory, as long as none is much slower than the others. */
+struct spread {
+    uint32_t tasks, ranges;
+};
+
+static struct spread spread_over(const struct model_run *r, uint32_t tasks)
+{
+    return (struct spread){tasks, (uint32_t)pool_size(r->pool)};
+}
+
+/* Which part, in the order of the weights, a task has. */
+static uint32_t spread_part(struct spread s, uint32_t task)
+{
+    uint32_t range = task % s.ranges, longer = s.tasks % s.ranges;
+    return range * (s.tasks / s.ranges) + (range < longer ? range : longer) + task / s.ranges;
+}
+
 /* Up to three matrices that read the same input, in one job. */
 struct linear_job {
     const struct kern_ops *ops;
     struct kern_act act;
     const struct kern_mat *mat[3];
     float *out[3]; /* [tokens][rows] */
-    uint32_t n, step, tasks[3];
+    uint32_t n, step, parts[3];
+    struct spread spread;
 };
 
 static void linear_task(void *ctx, uint32_t task, int worker)
 {
     struct linear_job *j = ctx;
-    uint32_t i = 0;
+    uint32_t i = 0, part = spread_part(j->spread, task);
     (void)worker;
-    while (task >= j->tasks[i])
-        task -= j->tasks[i++];
-    uint32_t panels = kern_panels(j->mat[i]->rows), p0 = task * j->step, p1 = p0 + j->step;
+    while (part >= j->parts[i])
+        part -= j->parts[i++];
+    uint32_t panels = kern_panels(j->mat[i]->rows), p0 = part * j->step, p1 = p0 + j->step;
     j->ops->linear(j->mat[i], p0, p1 < panels ? p1 : panels, &j->act, j->out[i], j->mat[i]->rows);
 }
 
@@ -85,7 +104,8 @@ static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
     j->ops = r->m->ops;
     j->step = panels_per_task(r, panels, j->mat[0]->stride, j->act.tokens);
     for (uint32_t i = 0; i < j->n; i++)
-        tasks += j->tasks[i] = ceil_div(kern_panels(j->mat[i]->rows), j->step);
+        tasks += j->parts[i] = ceil_div(kern_panels(j->mat[i]->rows), j->step);
+    j->spread = spread_over(r, tasks);
     return tasks;
 }
 
@@ -269,6 +289,7 @@ struct glu_job {
     struct kern_mat gate, up;
     struct kern_act in, out; /* out: the input of `down` */
     uint32_t step;           /* panels of a task */
+    struct spread spread;
     bool quantise;           /* `down` wants its input in int8 */
 };
 
@@ -313,7 +334,8 @@ static void glu_task(void *ctx, uint32_t task, int worker)
 {
     const struct glu_job *j = ctx;
     const struct model *m = j->r->m;
-    uint32_t panels = kern_panels(j->gate.rows), p0 = task * j->step, p1 = p0 + j->step < panels ? p0 + j->step : panels;
+    uint32_t panels = kern_panels(j->gate.rows), p0 = spread_part(j->spread, task) * j->step;
+    uint32_t p1 = p0 + j->step < panels ? p0 + j->step : panels;
     struct kern_mat gate = mat_part(&j->gate, p0, p1), up = mat_part(&j->up, p0, p1);
     uint32_t w = gate.rows;
     float *a = (float *)(j->r->worker + (size_t)worker * j->r->worker_bytes), *b = a + KERN_CHUNK * GLU_PANELS * KERN_LANES;
@@ -338,7 +360,8 @@ static void feed_forward(struct model_run *r, const struct layer *ly)
                         .quantise = reads_int8(&ly->down)};
     g.step = ceil_div(g.step, GLU_BLOCK) * GLU_BLOCK;
     g.step = g.step < GLU_PANELS ? g.step : GLU_PANELS;
-    run_linear(r, glu_task, &g, ceil_div(panels, g.step));
+    g.spread = spread_over(r, ceil_div(panels, g.step));
+    run_linear(r, glu_task, &g, g.spread.tasks);
     struct linear_job down = {.act = g.out, .n = 1, .mat = {&ly->down}, .out = {r->proj}};
     linear(r, &down);
 }
@@ -416,7 +439,7 @@ struct head_job {
     struct linear_job linear;
     struct model_run *r;
     const uint32_t *at;
-    struct kern_top *parts; /* [task][n]; NULL = not asked */
+    struct kern_top *tops; /* [part][n]; NULL = not asked */
 };
 
 static void head_norm_task(void *ctx, uint32_t task, int worker)
@@ -435,27 +458,28 @@ static void head_task(void *ctx, uint32_t task, int worker)
 {
     struct head_job *j = ctx;
     const struct model *m = j->r->m;
-    uint32_t from = task * j->linear.step * KERN_LANES, to = from + j->linear.step * KERN_LANES, n = j->linear.act.tokens;
+    uint32_t n = j->linear.act.tokens, part = spread_part(j->linear.spread, task);
+    uint32_t from = part * j->linear.step * KERN_LANES, to = from + j->linear.step * KERN_LANES;
     linear_task(&j->linear, task, worker);
     to = to < m->info.vocab ? to : m->info.vocab;
     for (uint32_t i = 0; i < n; i++) {
         float *logits = j->linear.out[0] + (size_t)i * m->info.vocab + from;
         if (m->final_softcap > 0)
             m->ops->softcap(logits, to - from, m->final_softcap);
-        if (!j->parts)
+        if (!j->tops)
             continue;
         struct kern_top top = m->ops->argmax(logits, to - from);
         top.index += from;
-        j->parts[(size_t)task * n + i] = top;
+        j->tops[(size_t)part * n + i] = top;
     }
 }
 
-/* The first of the largest: tasks are in the order of their outputs. */
-static struct kern_top head_top(const struct head_job *j, uint32_t tasks, uint32_t i)
+/* The first of the largest: parts are in the order of their outputs. */
+static struct kern_top head_top(const struct head_job *j, uint32_t parts, uint32_t i)
 {
-    struct kern_top top = j->parts[i];
-    for (uint32_t t = 1; t < tasks; t++) {
-        const struct kern_top *p = &j->parts[(size_t)t * j->linear.act.tokens + i];
+    struct kern_top top = j->tops[i];
+    for (uint32_t t = 1; t < parts; t++) {
+        const struct kern_top *p = &j->tops[(size_t)t * j->linear.act.tokens + i];
         top.finite &= p->finite;
         if (p->value > top.value) {
             top.index = p->index;
@@ -477,7 +501,7 @@ void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out,
         .linear = {.act = act_of(r, r->xn, n, m->info.width), .n = 1, .mat = {&m->head}, .out = {out}},
         .r = r,
         .at = at,
-        .parts = top ? r->tops : NULL,
+        .tops = top ? r->tops : NULL,
     };
     pool_run(r->pool, head_norm_task, &h, n);
     uint32_t tasks = linear_cut(r, &h.linear);
