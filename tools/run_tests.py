@@ -107,9 +107,6 @@ def main():
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     env, total, times = environment(), [0, 0, 0], []
     chosen = programs(tier)
-    if not chosen and tier in ("long", "clients"):
-        print(f"nothing to run yet: no test belongs to the tier \"{tier}\" so far\n0 passed, 0 failed")
-        return 0
     for program, timeout in chosen:
         start = time.monotonic()
         output, why = run(program, timeout, env)

@@ -48,8 +48,7 @@ struct Desk {
     job: UnsafeCell<Option<Job<'static>>>, // none: the thread is to end
     ready: Semaphore,
     done: Semaphore,
-    ended: AtomicBool, // the job did not panic,
-    stays: AtomicBool, // and the thread waits for another
+    stays: AtomicBool, // the thread waits for another
 }
 
 // SAFETY: see Desk.
@@ -129,7 +128,6 @@ impl Desk {
             job: UnsafeCell::new(None),
             ready: semaphore(),
             done: semaphore(),
-            ended: AtomicBool::new(false),
             stays: AtomicBool::new(false),
         });
         // SAFETY: they stay where they are from here on.
@@ -146,9 +144,7 @@ impl Desk {
             self.ready.wait();
             // SAFETY: the job is the thread's now.
             let Some(job) = (unsafe { (*self.job.get()).take() }) else { return };
-            let ended = catch_unwind(AssertUnwindSafe(job)).is_ok();
-            let stays = ended && touched() < TOUCHED_MOST;
-            self.ended.store(ended, Ordering::Relaxed);
+            let stays = catch_unwind(AssertUnwindSafe(job)).is_ok() && touched() < TOUCHED_MOST;
             self.stays.store(stays, Ordering::Relaxed);
             self.done.post();
             if !stays {
@@ -196,8 +192,8 @@ fn idle_threads() -> Option<MutexGuard<'static, [Option<Worker>; IDLE_MOST]>> {
     }
 }
 
-/// Runs `body` on a large stack and waits for it. False: it panicked.
-pub fn run<'a>(body: impl FnOnce() + Send + 'a) -> io::Result<bool> {
+/// Runs `body` on a large stack and waits until it has ended, by a panic or otherwise.
+pub fn run<'a>(body: impl FnOnce() + Send + 'a) -> io::Result<()> {
     let of = origin();
     let worker = match Worker::idle(of) {
         Some(w) => w,
@@ -209,9 +205,8 @@ pub fn run<'a>(body: impl FnOnce() + Send + 'a) -> io::Result<bool> {
     unsafe { *worker.desk.job.get() = Some(std::mem::transmute::<Job<'a>, Job<'static>>(job)) };
     worker.desk.ready.post();
     worker.desk.done.wait();
-    let ended = worker.desk.ended.load(Ordering::Relaxed);
     if worker.desk.stays.load(Ordering::Relaxed) {
         worker.stay();
     }
-    Ok(ended)
+    Ok(())
 }

@@ -183,7 +183,7 @@ fn describe(e: &Error) -> String {
 fn on_own_stack<T: Send>(body: impl FnOnce() -> Res<T> + Send) -> Res<T> {
     let mut result = None;
     match stack::run(|| result = Some(crate::border::catch(body))) {
-        Ok(_) => result.unwrap_or_else(|| fail(FFWD_BUG, "the rendering thread died")),
+        Ok(()) => result.unwrap_or_else(|| fail(FFWD_BUG, "the rendering thread died")),
         Err(e) => fail(FFWD_BUG, format!("no thread to render on: {e}")),
     }
 }

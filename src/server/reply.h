@@ -99,6 +99,14 @@ void server_log_ignored_beside(const char *where, const json_t *object, const ch
 MUST_CHECK enum status server_prompt_append(const struct server *s, const char *text, size_t n, const char *field,
                                             struct reply_prompt *p, struct err *e);
 
+/* Whether a text of n bytes can fit the context; `shown` is its name in the error, which is about `field`. */
+MUST_CHECK enum status server_check_bytes(const struct server *s, size_t n, const char *shown, const char *field,
+                                          struct err *e);
+
+/* The ids of a list, which has been seen to be one, to ids[size of the list]; errors name `field`. */
+MUST_CHECK enum status server_read_ids(const struct server *s, const json_t *list, const char *field, tok_id *ids,
+                                       struct err *e);
+
 /* A reply that may be longer than the context has room for may take all of that room. */
 void server_fit_context(const struct server *s, struct reply_job *job);
 

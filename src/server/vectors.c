@@ -110,9 +110,8 @@ enum status server_vectors_add(const struct server *s, struct server_vectors *v,
     TRY(add(v, field, &p, e));
     if (!n)
         return err_set(e, ST_ARGUMENT, field, "%s is an empty text", field);
-    if (s->prompt_bytes && n > s->prompt_bytes && !v->cut)
-        return err_set(e, ST_NEVER_FITS, field, "%s has %zu bytes; at most %zu can fit the context", field, n,
-                       s->prompt_bytes);
+    if (!v->cut)
+        TRY(server_check_bytes(s, n, field, field, e));
     n = s->prompt_bytes && n > s->prompt_bytes ? s->prompt_bytes : n;
     TRY(tok_encode(s->tok, text, n, TOK_BOS, &p->ids, &p->n, e));
     p->from_tok = true;
@@ -136,18 +135,13 @@ enum status server_vectors_take(const struct server *s, struct server_vectors *v
 static enum status add_ids(const struct server *s, const json_t *list, const char *field, struct server_vectors *v,
                            struct err *e)
 {
-    const size_t n = json_array_size(list), vocab = tok_vocab(s->tok);
+    const size_t n = json_array_size(list);
     struct reply_prompt *p;
     TRY(add(v, field, &p, e));
     if (n && !(p->ids = malloc(n * sizeof *p->ids)))
         return err_set(e, ST_NO_MEMORY, field, "no memory for a text of %zu tokens", n);
     p->n = n;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= vocab)
-            return err_set(e, ST_ARGUMENT, field, "%s: number %zu is no id of the vocabulary of %zu", field, i, vocab);
-        p->ids[i] = (tok_id)json_integer_value(id);
-    }
+    TRY(server_read_ids(s, list, field, p->ids, e));
     return check(s, v, field, e);
 }
 
@@ -174,25 +168,6 @@ enum status server_vectors_parse(const struct server *s, const json_t *value, co
         TRY(json_is_array(one) ? add_ids(s, one, name, v, e)
                                : server_vectors_add(s, v, json_string_value(one), json_string_length(one), name, e));
     }
-    return ST_OK;
-}
-
-enum status server_vectors_parse_extra(const json_t *root, struct server_vectors *v, struct err *e)
-{
-    int64_t priority = 0, deadline = 0;
-    const char *salt = NULL;
-    size_t salt_n = 0;
-    TRY(http_get_int(root, "priority", -LIMIT_PRIORITY, LIMIT_PRIORITY, &priority, e));
-    TRY(http_get_int(root, "deadline_ms", 1, LIMIT_DEADLINE_MS, &deadline, e));
-    TRY(http_get_string(root, "cache_salt", &salt, &salt_n, e));
-    if (salt && (!salt_n || salt_n > LIMIT_SALT))
-        return err_set(e, ST_ARGUMENT, "cache_salt", "cache_salt must have between 1 and %u bytes, not %zu", LIMIT_SALT,
-                       salt_n);
-    if (salt)
-        memcpy(v->salt, salt, salt_n);
-    v->salt_n = salt_n;
-    v->priority = (int32_t)priority;
-    v->deadline_ms = (uint32_t)deadline;
     return ST_OK;
 }
 

@@ -49,9 +49,6 @@ MUST_CHECK enum status server_vectors_take(const struct server *s, struct server
 MUST_CHECK enum status server_vectors_parse(const struct server *s, const json_t *value, const char *field,
                                             struct server_vectors *v, struct err *e);
 
-/* priority, deadline_ms and cache_salt, which no API of vectors has. */
-MUST_CHECK enum status server_vectors_parse_extra(const json_t *root, struct server_vectors *v, struct err *e);
-
 /* The vector of each text; the caller has seen to it that all of them are no more than LIMIT_REPLY bytes. False: nothing
  * more is to be sent, as the client is gone; otherwise *e has ST_OK or says what failed. */
 bool server_vectors_run(struct http_call *call, struct server_vectors *v, struct err *e);

@@ -2,13 +2,9 @@
 # The AI SDK (`ai`, from npm), unmodified, through three of its providers. Loopback only, but for what pip and npm fetch.
 #   FFWD the program, SMOLLM2 the model file, BUILD where the packages are
 cd "$(dirname "$0")/../.." || exit 1
-: "${BUILD:=build}" "${FFWD:=build/ffwd}" "${SMOLLM2:=$HOME/.cache/ffwd/models/SmolLM2-135M-Instruct.Q4_1.gguf}"
-for f in "$FFWD" "$SMOLLM2"; do
-    if ! [ -e "$f" ]; then
-        echo "ai-sdk: there is no $f"
-        exit 1
-    fi
-done
+: "${BUILD:=build}"
+. tests/lib/needs.sh
+fail_without ai-sdk "$FFWD" "$SMOLLM2"
 node=$(tests/clients/packages.sh node) && packages=$(tests/clients/packages.sh npm ai-sdk tests/ai-sdk) || exit 1
 FFWD=$(realpath "$FFWD") SMOLLM2=$(realpath "$SMOLLM2")
 export FFWD SMOLLM2

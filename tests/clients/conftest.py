@@ -1,36 +1,17 @@
 """One server for all clients' tests."""
 import json
 import os
-import re
-import signal
-import subprocess
-import threading
+import sys
 import time
 import urllib.request
 
 import pytest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import served  # noqa: E402
 
-class Server:
-    """A running `ffwd serve` and its address."""
 
-    def __init__(self):
-        command = [os.environ["FFWD"], "serve", "-m", os.environ["SMOLLM2"], "--port", "0", "--ctx", "1024", "--pooling",
-                   "mean"]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.log, self.url, ready = "", None, threading.Event()
-        threading.Thread(target=self._read, args=(ready,), daemon=True).start()
-        assert ready.wait(60) and self.url, "the server does not start: " + self.log
-
-    def _read(self, ready):
-        for line in self.process.stderr:
-            self.log += line.decode("utf-8", "replace")
-            found = re.search(r"listening on (http://\S+)", self.log)
-            if found:
-                self.url = found.group(1)
-                ready.set()
-        ready.set()
-
+class Server(served.Served):
     def becomes_idle(self, seconds):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -43,11 +24,10 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server():
-    s = Server()
+    s = Server("--port", "0", "--ctx", "1024", "--pooling", "mean")
     yield s
     assert s.process.poll() is None, "the server died: " + s.log
-    s.process.send_signal(signal.SIGTERM)
-    assert s.process.wait(40) == 0
+    assert s.stop() == 0
 
 
 def pytest_terminal_summary(terminalreporter):

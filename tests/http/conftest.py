@@ -1,61 +1,36 @@
 """Starts servers and ends them again; raw sockets for what a client library would not send."""
 import json
 import os
-import re
-import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
+import urllib.error
 import urllib.request
 
 import openai
 import pytest
 
-GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden")
-sys.path.insert(0, GOLDEN)
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(HERE, "..", "golden")
+sys.path[:0] = [GOLDEN, os.path.join(HERE, "../lib")]
 import families  # noqa: E402
+import served  # noqa: E402
 import tiny_gguf  # noqa: E402
 
 FFWD, MODEL = os.environ["FFWD"], os.environ["SMOLLM2"]
 CONTEXT, ROWS = 1024, 4
 
 
-class Server:
-    """A running `ffwd serve`. `log` is what it wrote to stderr so far. Unless `tcp`, the options say where it listens."""
+class Server(served.Served):
+    """One that is asked over HTTP. Unless `tcp`, the options say where it listens."""
 
-    def __init__(self, *options, tcp=True, model=MODEL, context=CONTEXT, **more):
+    def __init__(self, *options, tcp=True, context=CONTEXT, **more):
         port = ["--port", "0"] if tcp else []
-        self.process = subprocess.Popen([FFWD, "serve", "-m", model, *port, "--ctx", str(context), *options],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more)
-        self.log, self.url = "", None
-        ready = threading.Event()
-        threading.Thread(target=self._read, args=(ready,), daemon=True).start()
-        assert ready.wait(60), "the server does not start: " + self.log
-        assert self.url, "the server ended: " + self.log
+        super().__init__(*port, "--ctx", str(context), *options, **more)
         if self.url.startswith("unix:"):
             return
         self.host, self.port = "127.0.0.1", int(self.url.rsplit(":", 1)[1])
         self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=60)
-
-    def _read(self, ready):
-        for line in self.process.stderr:
-            self.log += line.decode("utf-8", "replace")
-            found = re.search(r"listening on ((?:https?|unix):\S+)", self.log)
-            if found:
-                self.url = found.group(1)
-                ready.set()
-        ready.set()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(40)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise
 
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=20) as reply:
@@ -133,6 +108,24 @@ def read_all(sock):
         if not part:
             return data
         data += part
+
+
+def ask(server, path, body=None, method=None):
+    """(status, headers, bytes) of a request whose body, where it has one, is JSON."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server.url + path, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        reply = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as e:
+        reply = e
+    with reply:
+        return reply.status, reply.headers, reply.read()
+
+
+def post_json(server, path, body):
+    """(status, JSON)."""
+    status, _, text = ask(server, path, body)
+    return status, json.loads(text)
 
 
 def post_raw(server, path, body, *more):

@@ -1,10 +1,9 @@
 """The Messages API with a real model, spoken by hand: what a client's library would not send or not show."""
 import json
-import urllib.error
-import urllib.request
 
 import pytest
 
+import conftest
 from conftest import CONTEXT, Server, post_raw
 
 HI = [{"role": "user", "content": "Name a colour."}]
@@ -14,12 +13,8 @@ TOOLS = [{"name": "get_weather", "description": "The weather of a city", "input_
 
 
 def post(server, body, path="/v1/messages"):
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.headers, reply.read().decode()
-    except urllib.error.HTTPError as e:
-        return e.code, e.headers, e.read().decode()
+    status, headers, text = conftest.ask(server, path, body)
+    return status, headers, text.decode()
 
 
 def message(server, messages=HI, **more):

@@ -2,28 +2,18 @@
 import json
 import os
 import subprocess
-import urllib.error
 import urllib.request
 
 import pytest
 
-from conftest import CONTEXT, FFWD, MODEL, head
+from conftest import CONTEXT, FFWD, MODEL, head, post_json
 
 HI = [{"role": "user", "content": "Name a colour."}]
 TEXT = "Größe <|im_end|> 🦆\n\n  two"
 
 
-def post(server, path, body):
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as e:
-        return e.code, json.load(e)
-
-
 def ok(server, path, **body):
-    status, reply = post(server, path, body)
+    status, reply = post_json(server, path, body)
     assert status == 200, reply
     return reply
 
@@ -55,7 +45,7 @@ def test_counts(server, path):
         assert (counted["input_tokens"], counted["context_length"]) == (used, CONTEXT)
     assert ok(server, path, prompt="Once upon")["input_tokens"] == len(ok(server, "/tokenize", content="Once upon")["tokens"])
     # what no context holds is refused as it would be if it were to be served
-    status, reply = post(server, path, {"messages": [{"role": "user", "content": "a" * (8 << 20)}]})
+    status, reply = post_json(server, path, {"messages": [{"role": "user", "content": "a" * (8 << 20)}]})
     assert status == 400 and reply["error"]["param"] == "messages"
 
 
@@ -66,7 +56,7 @@ def test_explain_says_what_the_program_says(server):
     assert ok(server, "/v1/ffwd/explain", **body) == json.loads(said)
     plan = ok(server, "/v1/chat/completions", **body | {"ffwd": body["ffwd"] | {"plan": True}})["usage"]["ffwd"]["plan"]
     assert plan == json.loads(said)["plan"]
-    status, reply = post(server, "/v1/ffwd/explain", {"messages": HI, "max_tokens": 100 * CONTEXT})
+    status, reply = post_json(server, "/v1/ffwd/explain", {"messages": HI, "max_tokens": 100 * CONTEXT})
     assert status == 400 and reply["error"]["param"] == "max_tokens"
 
 
@@ -74,7 +64,7 @@ def test_explain_says_what_the_program_says(server):
 def test_schemas_of_tools_are_schemas(server, path):
     for wrong in ([], "{}", 5):
         tools = [{"type": "function", "function": {"name": "f", "parameters": wrong}}]
-        status, reply = post(server, path, {"messages": HI, "tools": tools})
+        status, reply = post_json(server, path, {"messages": HI, "tools": tools})
         assert (status, reply["error"]["param"]) == (400, "tools[0].function.parameters"), wrong
 
 

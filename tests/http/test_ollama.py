@@ -1,10 +1,9 @@
 """Ollama's API with a real model, spoken by hand: what a client's library would not send or not show."""
 import json
-import urllib.error
-import urllib.request
 
 import pytest
 
+import conftest
 from conftest import CONTEXT, Server, head
 
 HI = [{"role": "user", "content": "Name a colour."}]
@@ -15,12 +14,8 @@ TOOLS = [{"type": "function", "function": {"name": "get_weather", "description":
 
 
 def post(server, path, body):
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.headers["Content-Type"], reply.read().decode()
-    except urllib.error.HTTPError as e:
-        return e.code, e.headers["Content-Type"], e.read().decode()
+    status, headers, text = conftest.ask(server, path, body)
+    return status, headers["Content-Type"], text.decode()
 
 
 def ask(server, path="/api/chat", **more):

@@ -1,13 +1,13 @@
 """docs/openapi.json against the sources and against the server: every address, every member that a request may have, every
 limit, and the shape of what comes back."""
 import json
-import urllib.error
 import urllib.request
 
 import jsonschema
 import openapi_spec_validator
 import pytest
 
+import conftest
 import description
 from conftest import Server, post_raw, read_all
 from description import SCHEMA
@@ -228,14 +228,8 @@ def resolved(schema):
 
 def ask(server, method, path, body=None):
     """(status, Content-Type, body)."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(server.url + path, data, {"Content-Type": "application/json"}, method=method)
-    try:
-        reply = urllib.request.urlopen(request, timeout=60)
-    except urllib.error.HTTPError as e:
-        reply = e
-    with reply:
-        return reply.status, reply.headers["Content-Type"], reply.read()
+    status, headers, text = conftest.ask(server, path, body, method)
+    return status, headers["Content-Type"], text
 
 
 def content(op, status):

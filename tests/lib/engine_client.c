@@ -16,6 +16,34 @@ void client_prompt(tok_id *prompt, uint32_t n, uint32_t seed)
         prompt[i] = (tok_id)(rng_uniform(seed, 5, i, RNG_FINAL) * 290.0f);
 }
 
+struct engine *client_engine(struct fake_model *f, struct pool *pool, struct engine_config cfg)
+{
+    struct engine *en;
+    struct err e = {.text = ""};
+    cfg.pool = pool;
+    if (fake_engine(&en, f, &cfg, true, &e))
+        BUG("engine: %s: %s", e.field, e.text);
+    return en;
+}
+
+struct pool *client_pool(int n)
+{
+    struct pool *p;
+    struct err e = {.text = ""};
+    if (pool_new(&p, n, &e))
+        BUG("%s", e.text);
+    return p;
+}
+
+request_id client_submit(struct engine *en, const struct request *rq)
+{
+    request_id id;
+    struct err e = {.text = ""};
+    if (engine_submit(en, rq, &id, &e))
+        BUG("submit: %s: %s", e.field, e.text);
+    return id;
+}
+
 static void add(struct client_reply *r, const struct event *ev)
 {
     if (r->ended)

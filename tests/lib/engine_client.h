@@ -21,6 +21,12 @@ struct client_reply {
 struct request client_request(const tok_id *prompt, uint32_t n, uint32_t max_tokens);
 void client_prompt(tok_id *prompt, uint32_t n, uint32_t seed);
 
+/* Each ends the test where it does not work: an engine of the fake model, with words, on that pool; a pool of n threads; a
+ * request that the engine takes. */
+struct engine *client_engine(struct fake_model *f, struct pool *pool, struct engine_config cfg);
+struct pool *client_pool(int n);
+request_id client_submit(struct engine *en, const struct request *rq);
+
 /* Takes what is there; returns how many events. */
 size_t client_take(struct engine *en, request_id id, struct client_reply *r);
 

@@ -30,6 +30,16 @@ void feed_release(struct feed *f)
     memset(f, 0, sizeof *f);
 }
 
+/* One step of m ids, to be committed when its states were looked at. */
+static void step(struct feed *f, struct kv_seq *seq, const tok_id *ids, uint32_t m)
+{
+    struct err e;
+    if (kv_seq_reserve(seq, m, &e))
+        BUG("%s", e.text);
+    struct model_span span = {seq, ids, m};
+    model_forward(f->run, &span, 1);
+}
+
 void feed_logits(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, float *logits)
 {
     struct kv_seq seq;
@@ -39,10 +49,7 @@ void feed_logits(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, 
         BUG("%s", e.text);
     for (uint32_t at = 0; at < n; at += chunk) {
         uint32_t m = n - at < chunk ? n - at : chunk;
-        if (kv_seq_reserve(&seq, m, &e))
-            BUG("%s", e.text);
-        struct model_span span = {&seq, ids + at, m};
-        model_forward(f->run, &span, 1);
+        step(f, &seq, ids + at, m);
         for (uint32_t i = 0; i < m; i++)
             model_head(f->run, &i, 1, logits + (size_t)(at + i) * vocab, NULL);
         kv_seq_commit(&seq, m);
@@ -59,10 +66,7 @@ void feed_vector(struct feed *f, const tok_id *ids, uint32_t n, uint32_t chunk, 
         BUG("no memory for a vector");
     for (uint32_t at = 0; at < n; at += chunk) {
         uint32_t m = n - at < chunk ? n - at : chunk;
-        if (kv_seq_reserve(&seq, m, &e))
-            BUG("%s", e.text);
-        struct model_span span = {&seq, ids + at, m};
-        model_forward(f->run, &span, 1);
+        step(f, &seq, ids + at, m);
         if (!rank)
             model_pool(f->run, 0, m, sum);
         else if (at + m == n)

@@ -1,16 +1,15 @@
 """Runs lm-eval once, as people do, against a server."""
 import json
 import os
-import re
 import subprocess
 import sys
-import threading
 import types
 
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "golden"))
+sys.path[:0] = [os.path.join(HERE, "../golden"), os.path.join(HERE, "../lib")]
+import served  # noqa: E402
 import vocab  # noqa: E402
 
 FFWD, MODEL = os.environ["FFWD"], os.environ["SMOLLM2"]
@@ -18,14 +17,9 @@ FFWD, MODEL = os.environ["FFWD"], os.environ["SMOLLM2"]
 
 @pytest.fixture(scope="session")
 def url():
-    process = subprocess.Popen([FFWD, "serve", "-m", MODEL, "--port", "0", "--ctx", "1024"], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    found = next((m.group(1) for line in process.stderr if (m := re.match(r"listening on (\S+)", line))), None)
-    assert found, "the server does not start"
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    yield found
-    process.terminate()
-    assert process.wait(40) == 0, "the server did not end well"
+    s = served.Served("--port", "0", "--ctx", "1024")
+    yield s.url
+    assert s.stop() == 0, "the server did not end well"
 
 
 @pytest.fixture(scope="session")

@@ -8,15 +8,14 @@ Content-Type, shape; what the file forbids has to be refused. Each program gets 
 """
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../http"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "../http"), os.path.join(HERE, "../lib")]
 import description  # noqa: E402
+import served  # noqa: E402
 
 SCHEMATHESIS = os.path.join(os.path.dirname(sys.executable), "schemathesis")
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
@@ -24,39 +23,6 @@ CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conform
 EXAMPLES = 40  # made at random of each operation at a time, beside those that try every member
 SECONDS = int(os.environ.get("OPENAPI_SECONDS", "100"))  # of a round, in which as many requests are made as it allows
 LEAST = 2000   # requests that it has to have
-
-
-class Server:
-    """A running `ffwd serve` of a short context, so that no reply is long. `log` is what it wrote to stderr."""
-
-    def __init__(self, program, model, requests):
-        command = [program, "serve", "-m", model, "--port", "0", "--ctx", "256", "--rows", "4", "--no-packed-cache",
-                   "--pooling", "mean", "--log-requests", requests]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE)
-        self.log, self.url, ready = "", None, threading.Event()
-        self.reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
-        self.reader.start()
-        if not ready.wait(120) or not self.url:
-            sys.exit("openapi: the server does not start: " + self.log)
-
-    def _read(self, ready):
-        for line in self.process.stderr:
-            self.log += line.decode("utf-8", "replace")
-            found = re.search(r"listening on (http://\S+)", self.log)
-            if found:
-                self.url = found.group(1)
-                ready.set()
-        ready.set()
-
-    def stop(self):
-        """The exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
 
 
 def fuzzed(doc):
@@ -96,14 +62,24 @@ def statuses(path):
     return count
 
 
+def stopped(server):
+    """The exit status; of one that had to be killed, that."""
+    try:
+        return server.stop()
+    except subprocess.TimeoutExpired:
+        return server.process.returncode
+
+
 def fuzz(program, model, seed):
     """What went wrong, a text each."""
     with tempfile.TemporaryDirectory(prefix="ffwd-openapi-") as folder:
         requests = os.path.join(folder, "requests.jsonl")
-        server, wrong = Server(program, model, requests), []
+        # of a short context, so that no reply is long
+        server, wrong = served.Served("--port", "0", "--ctx", "256", "--rows", "4", "--no-packed-cache", "--pooling", "mean",
+                                      "--log-requests", requests, program=program, model=model, start_s=120, end_s=60), []
         code, output = run_schemathesis(folder, server.url, seed)
         alive = server.process.poll() is None
-        if not alive or server.stop() != 0:
+        if not alive or stopped(server) != 0:
             server.reader.join(10)
             wrong.append(f"the server {'ended badly' if alive else 'died'}:\n" + server.log[-8000:])
         if code:

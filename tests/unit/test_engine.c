@@ -33,15 +33,6 @@ static void end(struct engine *en)
     fake_release(&fake);
 }
 
-static request_id submit(struct engine *en, const struct request *rq)
-{
-    request_id id;
-    struct err e = {.text = ""};
-    if (engine_submit(en, rq, &id, &e))
-        fail_msg("submit: %s: %s", e.field, e.text);
-    return id;
-}
-
 static void test_one_row(void **state)
 {
     (void)state;
@@ -53,7 +44,7 @@ static void test_one_row(void **state)
     tok_id prompt[200];
     client_prompt(prompt, 200, 1);
     struct request rq = client_request(prompt, 200, 50);
-    client_finish(en, submit(en, &rq), &reply);
+    client_finish(en, client_submit(en, &rq), &reply);
     assert_true(client_right(&fake, &rq, &reply));
     char text[51];
     for (int i = 0; i < 50; i++)
@@ -81,7 +72,7 @@ static void test_rest_of_context(void **state)
     tok_id prompt[40];
     client_prompt(prompt, 40, 2);
     struct request rq = client_request(prompt, 40, 0);
-    client_finish(en, submit(en, &rq), &reply);
+    client_finish(en, client_submit(en, &rq), &reply);
     assert_int_equal(reply.n, 60);
     assert_int_equal(reply.result.finish, FINISH_LENGTH);
     assert_false(reply.result.kv_exhausted);
@@ -115,7 +106,7 @@ static void play(const char *letters, const char *const *text, const char *const
         s[rq.stops_n] = (struct request_stop){stops[rq.stops_n], strlen(stops[rq.stops_n])};
     rq.stops = s;
     rq.ignore_eos = ignore_eos;
-    client_finish(en, submit(en, &rq), &reply);
+    client_finish(en, client_submit(en, &rq), &reply);
     end(en);
 }
 
@@ -196,7 +187,7 @@ static void test_hold_back(void **state)
     struct request rq = client_request(prompt, 2, 8);
     rq.stops = &stop;
     rq.stops_n = 1;
-    request_id id = submit(en, &rq);
+    request_id id = client_submit(en, &rq);
     struct event ev[16];
     size_t n = 0;
     while (!n || ev[n - 1].kind != EVENT_END) {
@@ -251,7 +242,7 @@ static uint64_t play_to(uint32_t each, const char *stop, uint32_t max, enum fini
     struct request rq = client_request(prompt, 2, max);
     rq.stops = &s;
     rq.stops_n = stop != NULL;
-    request_id id = submit(en, &rq);
+    request_id id = client_submit(en, &rq);
     struct slot *slot = slot_find(&en->slots, id, SLOT_CLIENT);
     uint64_t hash = 0;
     for (bool ended = false; !ended;) {
@@ -324,7 +315,7 @@ static void test_huge_token_unread(void **state)
         struct request rq = client_request(prompt, 2, 50);
         rq.stops = &stop;
         rq.stops_n = 1;
-        request_id id = submit(en, &rq);
+        request_id id = client_submit(en, &rq);
         struct slot *slot = slot_find(&en->slots, id, SLOT_CLIENT);
         while (!atomic_load(&slot->paused))
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
@@ -419,14 +410,14 @@ static void test_logprobs(void **state)
     static const tok_id prompt[3] = {1, 2, 3};
     struct request rq = client_request(prompt, 3, 3);
     rq.logprobs = 4;
-    client_finish(en, submit(en, &rq), &reply);
+    client_finish(en, client_submit(en, &rq), &reply);
     assert_int_equal(reply.last_token.top_n, 3);
     assert_int_equal(reply.last_token.top[0].id, reply.last_token.id); /* greedy */
     assert_true(reply.last_token.logprob < 0 && reply.last_token.logprob == reply.last_token.top[0].logprob);
     assert_true(reply.last_token.top[1].logprob <= reply.last_token.top[0].logprob);
     memset(&reply, 0, sizeof reply);
     rq.logprobs = 0;
-    client_finish(en, submit(en, &rq), &reply);
+    client_finish(en, client_submit(en, &rq), &reply);
     assert_int_equal(reply.last_token.top_n, 0);
     end(en);
 }
@@ -497,7 +488,7 @@ static void test_refusals(void **state)
     rq.stops_n = LIMIT_STOPS;
     rq.logprobs = LIMIT_LOGPROBS + 1;
     rq.max_tokens = 94;
-    client_finish(en, submit(en, &rq), &reply);
+    client_finish(en, client_submit(en, &rq), &reply);
     end(en);
 }
 
@@ -542,7 +533,7 @@ static void test_descriptor(void **state)
     struct engine *en = begin((struct engine_config){.rows = 1}, true);
     static const tok_id prompt[3] = {1, 2, 3};
     struct request rq = client_request(prompt, 3, 2);
-    request_id id = submit(en, &rq);
+    request_id id = client_submit(en, &rq);
     struct pollfd p = {.fd = engine_fd(en, id), .events = POLLIN};
     assert_true(p.fd >= 0);
     assert_int_equal(poll(&p, 1, 20), 0);
@@ -580,7 +571,7 @@ static void test_wait_after_the_end(void **state)
     struct engine *en = begin((struct engine_config){.rows = 1}, true);
     static const tok_id prompt[3] = {1, 2, 3};
     struct request rq = client_request(prompt, 3, 1);
-    request_id id = submit(en, &rq);
+    request_id id = client_submit(en, &rq);
     while (!reply.ended) {
         assert_true(engine_wait(en, id, -1));
         client_take(en, id, &reply);

@@ -16,15 +16,10 @@ static struct client_reply reply;
 
 static struct engine *begin(struct engine_config cfg)
 {
-    struct engine *en;
-    struct err e = {.text = ""};
     fake_init(&fake, 2048);
     fake.no_eos = true;
-    assert_int_equal(pool_new(&workers, 2, NULL), ST_OK);
-    cfg.pool = workers;
-    if (fake_engine(&en, &fake, &cfg, true, &e))
-        fail_msg("engine: %s: %s", e.field, e.text);
-    return en;
+    workers = client_pool(2);
+    return client_engine(&fake, workers, cfg);
 }
 
 static void end(struct engine *en)

@@ -19,13 +19,8 @@ static tok_id prompts[MANY][LONGEST];
 
 static struct engine *begin(struct pool *pool, struct engine_config cfg)
 {
-    struct engine *en;
-    struct err e = {.text = ""};
-    cfg.pool = pool;
     memset(replies, 0, sizeof replies);
-    if (fake_engine(&en, &fake, &cfg, true, &e))
-        fail_msg("engine: %s: %s", e.field, e.text);
-    return en;
+    return client_engine(&fake, pool, cfg);
 }
 
 static void end(struct engine *en)
@@ -33,22 +28,6 @@ static void end(struct engine *en)
     engine_free(en);
     assert_true(fake.released);
     fake_release(&fake);
-}
-
-static struct pool *threads(int n)
-{
-    struct pool *p;
-    assert_int_equal(pool_new(&p, n, NULL), ST_OK);
-    return p;
-}
-
-static request_id submit(struct engine *en, const struct request *rq)
-{
-    request_id id;
-    struct err e = {.text = ""};
-    if (engine_submit(en, rq, &id, &e))
-        fail_msg("submit: %s: %s", e.field, e.text);
-    return id;
 }
 
 /* Request i of a mix: lengths, samplers and limits all differ. */
@@ -88,7 +67,7 @@ static void run_mix(struct engine *en)
     struct request rq[MANY];
     for (uint32_t i = 0; i < MANY; i++) {
         rq[i] = mixed(i);
-        id[i] = submit(en, &rq[i]);
+        id[i] = client_submit(en, &rq[i]);
         if (i % 4 == 2)
             engine_cancel(en, id[i]);
         if (i == 3 || i == 11)
@@ -114,7 +93,7 @@ static void test_mix(void **state)
     (void)state;
     static const uint32_t chunks[] = {1, 7, 32, 512}, rows[] = {1, 3, 8};
     for (int t = 1; t <= 2; t++) {
-        struct pool *pool = threads(t);
+        struct pool *pool = client_pool(t);
         for (int c = 0; c < 4; c++)
             for (int r = 0; r < 3; r++) {
                 fake_init(&fake, 600);
@@ -134,7 +113,7 @@ static void test_mix(void **state)
 static void test_running_out_of_blocks(void **state)
 {
     (void)state;
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     fake_init(&fake, 300);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 8, .context = 256, .kv_budget = 64 << 10});
@@ -146,7 +125,7 @@ static void test_running_out_of_blocks(void **state)
         client_prompt(prompts[i], 20 + i, i);
         rq[i] = client_request(prompts[i], 20 + i, i % 3 ? 150 : 0);
         rq[i].sampling.temperature = i % 2 ? 0.8f : 0;
-        id[i] = submit(en, &rq[i]);
+        id[i] = client_submit(en, &rq[i]);
     }
     uint32_t ids = 0;
     for (uint32_t i = 0; i < MANY; i++) {
@@ -169,7 +148,7 @@ static void test_running_out_of_blocks(void **state)
 static void test_last_row(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 300);
     fake.no_eos = true;
     fake.tuning.positions = 128;
@@ -179,7 +158,7 @@ static void test_last_row(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         client_prompt(prompts[i], 200, i);
         rq[i] = client_request(prompts[i], 60, 0);
-        id[i] = submit(en, &rq[i]);
+        id[i] = client_submit(en, &rq[i]);
     }
     struct err e;
     struct request never = client_request(prompts[0], 60, 90);
@@ -205,7 +184,7 @@ static void test_last_row(void **state)
 static void test_poison(void **state)
 {
     (void)state;
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     fake_init(&fake, 600);
     struct engine *en = begin(pool, (struct engine_config){.rows = 4});
     request_id id[4];
@@ -214,7 +193,7 @@ static void test_poison(void **state)
         rq[i] = mixed(i + 3);
         if (i == 2)
             prompts[i + 3][100] = FAKE_POISON;
-        id[i] = submit(en, &rq[i]);
+        id[i] = client_submit(en, &rq[i]);
     }
     for (uint32_t i = 0; i < 4; i++) {
         client_finish(en, id[i], &replies[i]);
@@ -235,7 +214,7 @@ static void test_poison(void **state)
 static void test_full_queue(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 600);
     fake.no_eos = true;
     fake.gated = true;
@@ -244,7 +223,7 @@ static void test_full_queue(void **state)
     request_id id[6];
     for (uint32_t i = 0; i < 5; i++) {
         rq[i] = mixed(i);
-        id[i] = submit(en, &rq[i]);
+        id[i] = client_submit(en, &rq[i]);
     }
     struct err e;
     rq[5] = mixed(5);
@@ -257,7 +236,7 @@ static void test_full_queue(void **state)
     assert_int_equal(replies[4].result.finish, FINISH_CANCELLED);
     assert_int_equal(replies[4].events, 1);
     assert_int_equal(replies[4].result.usage.steps, 0);
-    id[5] = submit(en, &rq[5]);
+    id[5] = client_submit(en, &rq[5]);
     fake.gated = false;
     for (int i = 0; i < 10; i++)
         sem_post(&fake.gate);
@@ -275,7 +254,7 @@ static void test_full_queue(void **state)
 static void test_unclosed(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 100);
     struct engine *en = begin(pool, (struct engine_config){.rows = 1, .queue = 1});
     static const tok_id prompt[1] = {1};
@@ -293,7 +272,7 @@ static void test_unclosed(void **state)
     assert_in_range(n, 2, 100);
     assert_int_equal(e.code, ST_BUSY);
     engine_close(en, id[0]);
-    extra = submit(en, &rq);
+    extra = client_submit(en, &rq);
     assert_true(extra != id[0]);
     client_finish(en, extra, &replies[0]);
     for (uint32_t i = 1; i < n; i++)
@@ -307,15 +286,15 @@ static void test_unclosed(void **state)
 static void test_full_ring(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 600);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 2});
     client_prompt(prompts[0], 10, 0);
     client_prompt(prompts[1], 10, 1);
     struct request slow = client_request(prompts[0], 10, 300), quick = client_request(prompts[1], 10, 300);
-    request_id id = submit(en, &slow);
-    client_finish(en, submit(en, &quick), &replies[1]); /* nobody reads the other one meanwhile */
+    request_id id = client_submit(en, &slow);
+    client_finish(en, client_submit(en, &quick), &replies[1]); /* nobody reads the other one meanwhile */
     assert_true(client_right(&fake, &quick, &replies[1]));
     client_await_load(en, 1, 0);
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -331,14 +310,14 @@ static void test_full_ring(void **state)
 static void test_unread(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 600);
     fake.tuning.stall_ms = 300;
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 2});
     client_prompt(prompts[0], 10, 0);
     struct request rq = client_request(prompts[0], 10, 300);
-    request_id id = submit(en, &rq);
+    request_id id = client_submit(en, &rq);
     client_await_load(en, 1, 0);
     client_await_load(en, 0, 0);
     client_finish(en, id, &replies[0]);
@@ -353,7 +332,7 @@ static void test_unread(void **state)
 static void test_slow_reader_gives_blocks(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 300);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 2, .context = 256, .kv_budget = 40 << 10});
@@ -361,9 +340,9 @@ static void test_slow_reader_gives_blocks(void **state)
     client_prompt(prompts[0], 150, 0);
     client_prompt(prompts[1], 20, 1);
     struct request slow = client_request(prompts[0], 150, 100), quick = client_request(prompts[1], 20, 230);
-    request_id id = submit(en, &slow);
+    request_id id = client_submit(en, &slow);
     await_token(en, id, &replies[0]);
-    client_finish(en, submit(en, &quick), &replies[1]);
+    client_finish(en, client_submit(en, &quick), &replies[1]);
     assert_true(client_right(&fake, &quick, &replies[1]));
     client_finish(en, id, &replies[0]);
     assert_true(client_right(&fake, &slow, &replies[0]));
@@ -384,7 +363,7 @@ static void test_slow_reader_of_a_huge_token(void **state)
     static char huge[60001];
     static const char *text[FAKE_VOCAB] = {[100] = huge};
     memset(huge, 'x', sizeof huge - 1);
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 300);
     fake.next = long_at_150;
     fake.text = text;
@@ -392,8 +371,8 @@ static void test_slow_reader_of_a_huge_token(void **state)
     client_prompt(prompts[0], 150, 0);
     client_prompt(prompts[1], 20, 1);
     struct request slow = client_request(prompts[0], 150, 3), quick = client_request(prompts[1], 20, 230);
-    request_id id = submit(en, &slow);
-    client_finish(en, submit(en, &quick), &replies[1]);
+    request_id id = client_submit(en, &slow);
+    client_finish(en, client_submit(en, &quick), &replies[1]);
     assert_true(client_right(&fake, &quick, &replies[1]));
     client_await_load(en, 0, 1);
     client_finish(en, id, &replies[0]);
@@ -410,7 +389,7 @@ static void test_slow_reader_of_a_huge_token(void **state)
 static void test_close_while_running(void **state)
 {
     (void)state;
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     fake_init(&fake, 600);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 2});
@@ -418,7 +397,7 @@ static void test_close_while_running(void **state)
     for (uint32_t i = 0; i < 50; i++) {
         client_prompt(prompts[0], 50, i);
         struct request rq = client_request(prompts[0], 50, 0);
-        request_id id = submit(en, &rq);
+        request_id id = client_submit(en, &rq);
         if (i % 3 == 0)
             await_token(en, id, &replies[0]);
         replies[0].n = 0;
@@ -434,14 +413,14 @@ static void test_close_while_running(void **state)
 static void test_cancel(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     fake_init(&fake, 600);
     fake.no_eos = true;
     fake.gated = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 1});
     client_prompt(prompts[0], 5, 0);
     struct request rq = client_request(prompts[0], 5, 100);
-    request_id id = submit(en, &rq);
+    request_id id = client_submit(en, &rq);
     for (int i = 0; i < 3; i++) {
         sem_wait(&fake.entered);
         sem_post(&fake.gate);
@@ -462,7 +441,7 @@ static void test_cancel(void **state)
 static void test_free_while_running(void **state)
 {
     (void)state;
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     fake_init(&fake, 600);
     fake.no_eos = true;
     struct engine *en = begin(pool, (struct engine_config){.rows = 2});
@@ -470,7 +449,7 @@ static void test_free_while_running(void **state)
     for (uint32_t i = 0; i < 5; i++) {
         client_prompt(prompts[i], 50, i);
         struct request rq = client_request(prompts[i], 50, 0);
-        id[i] = submit(en, &rq);
+        id[i] = client_submit(en, &rq);
     }
     await_token(en, id[0], &replies[0]);
     engine_stop(en);
@@ -484,7 +463,7 @@ static void test_free_while_running(void **state)
     end(en);
     fake_init(&fake, 600);
     en = begin(pool, (struct engine_config){.rows = 2});
-    submit(en, &rq); /* never read, never closed */
+    client_submit(en, &rq); /* never read, never closed */
     end(en);
     pool_free(pool);
 }
@@ -548,7 +527,7 @@ static void turn(struct engine *en, struct going *g, uint32_t i)
 static void test_anything(void **state)
 {
     (void)state;
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     for (draw_seed = 1; draw_seed <= 40; draw_seed++) {
         static struct going going[MANY];
         draw_n = 0;
@@ -615,7 +594,7 @@ static void test_client_threads(void **state)
     (void)state;
     enum { CLIENTS = 10 };
     static struct client clients[CLIENTS];
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     fake_init(&fake, 200);
     struct engine *en = begin(pool, (struct engine_config){.rows = 3, .queue = 4, .kv_budget = 48 << 10});
     uint32_t unused = engine_kv_available(en);

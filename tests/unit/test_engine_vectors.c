@@ -18,29 +18,8 @@ static tok_id prompts[MANY][LONGEST];
 
 static struct engine *begin(struct pool *pool, struct engine_config cfg)
 {
-    struct engine *en;
-    struct err e = {.text = ""};
-    cfg.pool = pool;
     memset(replies, 0, sizeof replies);
-    if (fake_engine(&en, &fake, &cfg, true, &e))
-        fail_msg("engine: %s: %s", e.field, e.text);
-    return en;
-}
-
-static struct pool *threads(int n)
-{
-    struct pool *p;
-    assert_int_equal(pool_new(&p, n, NULL), ST_OK);
-    return p;
-}
-
-static request_id submit(struct engine *en, const struct request *rq)
-{
-    request_id id;
-    struct err e = {.text = ""};
-    if (engine_submit(en, rq, &id, &e))
-        fail_msg("submit: %s: %s", e.field, e.text);
-    return id;
+    return client_engine(&fake, pool, cfg);
 }
 
 static struct request vector_of(uint32_t i)
@@ -85,7 +64,7 @@ static void run_mixed(struct engine *en, bool mixed)
             rq[i].vector = false;
             rq[i].max_tokens = 9;
         }
-        id[i] = submit(en, &rq[i]);
+        id[i] = client_submit(en, &rq[i]);
     }
     for (uint32_t i = 0; i < MANY; i++) {
         if (rq[i].vector) {
@@ -102,7 +81,7 @@ static void test_pooling(void **state)
 {
     (void)state;
     static const enum model_pooling kinds[] = {POOLING_MEAN, POOLING_CLS, POOLING_LAST};
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int tight = 0; tight < 2; tight++) {
             fake_init(&fake, 1024);
@@ -123,7 +102,7 @@ static void test_pooling(void **state)
 static void test_whole(void **state)
 {
     (void)state;
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     fake_init(&fake, LIMIT_STEP + 500);
     fake.pooling = POOLING_MEAN;
     fake.whole = true;
@@ -135,7 +114,7 @@ static void test_whole(void **state)
     client_prompt(most, LIMIT_STEP + 1, 1);
     struct request rq = client_request(most, LIMIT_STEP, 0);
     rq.vector = true;
-    check_vector(en, submit(en, &rq), &rq);
+    check_vector(en, client_submit(en, &rq), &rq);
     request_id id;
     struct err e;
     rq.prompt_n++;
@@ -151,7 +130,7 @@ static void test_whole(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    struct pool *pool = threads(1);
+    struct pool *pool = client_pool(1);
     request_id id;
     struct err e;
     struct request rq = vector_of(0);
@@ -176,13 +155,13 @@ static void test_refused(void **state)
 static void test_not_finite(void **state)
 {
     (void)state;
-    struct pool *pool = threads(2);
+    struct pool *pool = client_pool(2);
     fake_init(&fake, 1024);
     fake.pooling = POOLING_MEAN;
     struct engine *en = begin(pool, (struct engine_config){.rows = 4});
     struct request bad = vector_of(2), good = vector_of(3);
     prompts[2][20] = FAKE_POISON;
-    request_id ids[] = {submit(en, &bad), submit(en, &good)};
+    request_id ids[] = {client_submit(en, &bad), client_submit(en, &good)};
     client_finish(en, ids[0], &replies[0]);
     assert_int_equal(replies[0].result.finish, FINISH_ERROR);
     assert_int_equal(replies[0].result.err.code, ST_STEP_FAILED);

@@ -116,15 +116,6 @@ static void close_engine(void)
     cost.n = 0;
 }
 
-static request_id submit(const struct request *rq)
-{
-    struct err e = {.text = ""};
-    request_id id;
-    if (engine_submit(en, rq, &id, &e))
-        fail_msg("submit: %s: %s", e.field, e.text);
-    return id;
-}
-
 /* To the end; returns how many turns did something. */
 static uint32_t drive(request_id id, struct client_reply *r)
 {
@@ -163,7 +154,7 @@ static void test_certain_ids_need_no_head(void **state)
     use(&c);
     open_engine(2);
     struct request rq = client_request(prompt, 3, 12);
-    drive(submit(&rq), &reply);
+    drive(client_submit(en, &rq), &reply);
     check_counting(6, 12);
     assert_int_equal(reply.result.usage.head_positions, 0); /* nothing was ever left to choose */
     assert_int_equal(counts(SOURCE_GRAMMAR)->asserted, 12);
@@ -180,7 +171,7 @@ static void test_likely_ids_and_the_one_behind(void **state)
     use(&c);
     open_engine(2);
     struct request rq = client_request(prompt, 3, 16);
-    uint32_t steps = drive(submit(&rq), &reply);
+    uint32_t steps = drive(client_submit(en, &rq), &reply);
     check_counting(6, 16);
     assert_int_equal(c.accepted, c.offered);
     assert_int_equal(counts(SOURCE_ECHO)->accepted + reply.result.usage.sampled, 16);
@@ -197,7 +188,7 @@ static void test_mismatch_keeps_the_correction(void **state)
         use(&c);
         open_engine(2);
         struct request rq = client_request(prompt, 3, 40);
-        drive(submit(&rq), &reply);
+        drive(client_submit(en, &rq), &reply);
         check_counting(6, 40);
         assert_true(c.offered > c.accepted);
         /* Those behind the first difference say nothing about the source, but they were computed in vain. */
@@ -217,7 +208,7 @@ static void test_budget(void **state)
             use(&c);
             open_engine(1);
             struct request rq = client_request(prompt, 3, most);
-            drive(submit(&rq), &reply);
+            drive(client_submit(en, &rq), &reply);
             check_counting(6, most);
             assert_int_equal(reply.result.finish, FINISH_LENGTH);
             assert_int_equal(reply.result.usage.completion_tokens, most);
@@ -235,7 +226,7 @@ static void test_end_token(void **state)
         use(&c);
         open_engine(1);
         struct request rq = client_request(late, 1, 100);
-        drive(submit(&rq), &reply);
+        drive(client_submit(en, &rq), &reply);
         check_counting(LAST - 6, 7);
         assert_int_equal(reply.result.finish, FINISH_STOP);
         assert_int_equal(reply.result.usage.completion_tokens, 8);
@@ -256,7 +247,7 @@ static void test_stop_string_inside_a_span(void **state)
             struct request rq = client_request(prompt, 3, 60);
             rq.stops = &stop;
             rq.stops_n = 1;
-            drive(submit(&rq), &reply);
+            drive(client_submit(en, &rq), &reply);
             assert_string_equal(reply.text, "ghijkl"); /* id 6 is g */
             check_counting(6, 9);
             assert_int_equal(reply.result.finish, FINISH_STOP);
@@ -267,7 +258,7 @@ static void test_stop_string_inside_a_span(void **state)
             for (tok_id i = 0; i < 40; i++)
                 again[i] = 3 + i;
             struct request next = client_request(again, 40, 5);
-            drive(submit(&next), &reply);
+            drive(client_submit(en, &next), &reply);
             check_counting(43, 5);
             close_engine();
         }
@@ -281,7 +272,7 @@ static void test_reader_slower_than_a_burst(void **state)
     use(&c);
     open_engine(1);
     struct request rq = client_request(prompt, 3, 240);
-    request_id id = submit(&rq);
+    request_id id = client_submit(en, &rq);
     memset(&reply, 0, sizeof reply);
     for (int i = 0; i < 50; i++)
         engine_turn(en);
@@ -301,7 +292,7 @@ static void test_log_probabilities(void **state)
         open_engine(1);
         struct request rq = client_request(prompt, 3, 20);
         rq.logprobs = 3;
-        request_id id = submit(&rq);
+        request_id id = client_submit(en, &rq);
         struct event ev;
         uint32_t n = 0;
         bool ended = false;
@@ -339,7 +330,7 @@ static void test_likely_ids_have_to_pay(void **state)
     use(&c);
     open_engine(1);
     struct request rq = client_request(prompt, 3, 20);
-    drive(submit(&rq), &reply);
+    drive(client_submit(en, &rq), &reply);
     check_counting(6, 20);
     assert_int_equal(c.offered, 0);
     assert_int_equal(c.never_run, c.proposals);
@@ -353,7 +344,7 @@ static void test_likely_ids_have_to_pay(void **state)
                                 .decode_attention_ms = 1e-6, .frozen = true};
     use(&c);
     open_engine(1);
-    drive(submit(&rq), &reply);
+    drive(client_submit(en, &rq), &reply);
     check_counting(6, 20);
     assert_true(c.accepted >= 14);
     close_engine();
@@ -376,7 +367,7 @@ static void test_rows_of_all_kinds_share_steps(void **state)
         struct request rq = client_request(prompt, 3, 10 + 7 * i);
         rq.fill = i % 3 ? FILL_LOSSLESS : FILL_OFF;
         rq.sources_off = i % 2 ? 1u << SOURCE_GRAMMAR : 0;
-        id[i] = submit(&rq);
+        id[i] = client_submit(en, &rq);
     }
     for (uint32_t i = 0; i < ROWS; i++) {
         while (!r[i].ended) {
@@ -410,7 +401,7 @@ static void test_imposed(void **state)
     struct request rq = client_request(prompt, 3, 9);
     rq.imposed = right;
     rq.imposed_n = 9;
-    drive(submit(&rq), &reply);
+    drive(client_submit(en, &rq), &reply);
     assert_int_equal(reply.n, 8);
     assert_memory_equal(reply.ids, right, 8 * sizeof *right);
     assert_int_equal(reply.result.finish, FINISH_STOP);
@@ -422,7 +413,7 @@ static void test_imposed(void **state)
     open_engine(1);
     rq.max_tokens = rq.imposed_n = 4;
     rq.imposed = wrong;
-    drive(submit(&rq), &reply);
+    drive(client_submit(en, &rq), &reply);
     assert_int_equal(reply.result.finish, FINISH_ERROR);
     assert_string_equal(reply.result.err.field, "imposed");
     close_engine();
@@ -451,7 +442,7 @@ static void test_strict_takes_what_is_sure(void **state)
     open_engine(1);
     struct request rq = client_request(prompt, 3, 12);
     rq.fill = FILL_STRICT;
-    drive(submit(&rq), &reply);
+    drive(client_submit(en, &rq), &reply);
     check_counting(6, 12);
     assert_true(counts(SOURCE_TEMPLATE)->asserted > 0);
     close_engine();
@@ -470,7 +461,7 @@ static void test_rows_share_the_heads(void **state)
     memset(r, 0, sizeof r);
     struct request rq = client_request(prompt, 3, 200);
     for (int i = 0; i < 4; i++)
-        id[i] = submit(&rq);
+        id[i] = client_submit(en, &rq);
     for (int turn = 0; turn < 6; turn++) {
         engine_turn(en);
         for (int i = 0; i < 4; i++)
@@ -498,9 +489,9 @@ static void test_certain_ids_leave_room_for_prompts(void **state)
         long_prompt[i] = 3 + i % 100;
     struct request first = client_request(long_prompt, 100, 250), second = client_request(long_prompt + 7, 30, 1);
     second.fill = FILL_OFF;
-    request_id ia = submit(&first);
+    request_id ia = client_submit(en, &first);
     engine_turn(en);
-    request_id ib = submit(&second);
+    request_id ib = client_submit(en, &second);
     for (int turn = 0; turn < 20 && !b.ended; turn++) {
         engine_turn(en);
         client_take(en, ia, &a);
@@ -539,9 +530,9 @@ static void test_guesses_preempt_nobody(void **state)
         struct request first = client_request(ids, 97, 60), second = client_request(ids + 50, 30, 100);
         first.fill = FILL_OFF;
         second.fill = fill ? FILL_LOSSLESS : FILL_OFF;
-        request_id ia = submit(&first);
+        request_id ia = client_submit(en, &first);
         engine_turn(en);
-        request_id ib = submit(&second);
+        request_id ib = client_submit(en, &second);
         for (int turn = 0; turn < 2000 && !(a.ended && b.ended); turn++) {
             engine_turn(en);
             engine_verify(en);

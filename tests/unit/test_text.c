@@ -42,33 +42,47 @@ enum { BPE_BOS = 256, BPE_END, BPE_THINK, BPE_HE, BPE_LL, BPE_HELL, BPE_COUNT };
 
 static const struct text_view merges[] = {{"h e", 3}, {"l l", 3}, {"he ll", 5}};
 
-/* Ids 0..255 are the bytes, then the names above. */
+/* Ids 0..255 are the bytes. */
+static void begin_bytes(struct words *w)
+{
+    char piece[4];
+    w->n = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        byte_stand_in(b, piece);
+        add(w, piece, TOK_NORMAL, 0);
+    }
+}
+
+/* Of those words, with the first n merges. */
+static struct tok_source byte_source(const struct words *w, size_t n)
+{
+    struct tok_source src;
+    tok_source_init(&src);
+    src.model = "gpt2";
+    src.pre = "smollm";
+    src.tokens = w->tokens;
+    src.types = w->types;
+    src.n_tokens = w->n;
+    src.merges = merges;
+    src.n_merges = n;
+    return src;
+}
+
+/* Bytes, then the names above. */
 static struct tok *byte_level(void)
 {
     static struct words w;
     struct tok_source src;
     struct err e;
     struct tok *t;
-    char piece[4];
-    w.n = 0;
-    for (unsigned b = 0; b < 256; b++) {
-        byte_stand_in(b, piece);
-        add(&w, piece, TOK_NORMAL, 0);
-    }
+    begin_bytes(&w);
     add(&w, "<|bos|>", TOK_CONTROL, 0);
     add(&w, "<|im_end|>", TOK_CONTROL, 0);
     add(&w, "<think>", TOK_USER_DEFINED, 0);
     add(&w, "he", TOK_NORMAL, 0);
     add(&w, "ll", TOK_NORMAL, 0);
     add(&w, "hell", TOK_NORMAL, 0);
-    tok_source_init(&src);
-    src.model = "gpt2";
-    src.pre = "smollm";
-    src.tokens = w.tokens;
-    src.types = w.types;
-    src.n_tokens = w.n;
-    src.merges = merges;
-    src.n_merges = 3;
+    src = byte_source(&w, 3);
     src.bos = BPE_BOS;
     src.eos = BPE_END;
     src.add_bos = 1;
@@ -217,24 +231,12 @@ static void test_ends(void **state)
     struct tok_source src;
     struct err e;
     struct tok *t;
-    char piece[4];
     size_t n;
     (void)state;
-    w.n = 0;
-    for (unsigned b = 0; b < 256; b++) {
-        byte_stand_in(b, piece);
-        add(&w, piece, TOK_NORMAL, 0);
-    }
+    begin_bytes(&w);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         add(&w, names[i], i == 4 ? TOK_NORMAL : TOK_CONTROL, 0);
-    tok_source_init(&src);
-    src.model = "gpt2";
-    src.pre = "smollm";
-    src.tokens = w.tokens;
-    src.types = w.types;
-    src.n_tokens = w.n;
-    src.merges = merges;
-    src.n_merges = 1;
+    src = byte_source(&w, 1);
     src.eos = 258, src.eot = 256, src.eom = 257;
     assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
     const tok_id *ends = tok_eos(t, &n);

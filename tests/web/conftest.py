@@ -1,25 +1,21 @@
 """A server, a browser, and pages that fail a test when the console complains or a request goes elsewhere."""
 import json
 import os
-import re
-import subprocess
-import threading
+import sys
 import time
 
 import pytest
 from playwright.sync_api import sync_playwright
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import served  # noqa: E402
+
 
 @pytest.fixture(scope="session")
 def url():
-    process = subprocess.Popen([os.environ["FFWD"], "serve", "-m", os.environ["SMOLLM2"], "--port", "0", "--ctx", "2048"],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    found = next((m.group(1) for line in process.stderr if (m := re.match(r"listening on (\S+)", line))), None)
-    assert found, "the server does not start"
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    yield found
-    process.terminate()
-    assert process.wait(40) == 0, "the server did not end well"
+    s = served.Served("--port", "0", "--ctx", "2048")
+    yield s.url
+    assert s.stop() == 0, "the server did not end well"
 
 
 @pytest.fixture(scope="session")

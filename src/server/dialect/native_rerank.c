@@ -28,9 +28,7 @@ static enum status add_document(const struct server *srv, const json_t *document
     if (!text)
         return http_wrong_type(document, field, "a string, or an object with the string `text`", e);
     const struct text_view view = {json_string_value(text), json_string_length(text)};
-    if (srv->prompt_bytes && view.n > srv->prompt_bytes)
-        return err_set(e, ST_NEVER_FITS, field, "%s has %zu bytes; at most %zu can fit the context", field, view.n,
-                       srv->prompt_bytes);
+    TRY(server_check_bytes(srv, view.n, field, field, e));
     TRY(server_rerank_prompt(srv->rerank, srv->tok, query, view, field, &ids, &n, e));
     return server_vectors_take(srv, v, ids, n, field, e);
 }
@@ -48,9 +46,7 @@ static enum status parse(const struct server *srv, const json_t *root, struct se
     TRY(http_get_string(root, "query", &query.data, &query.n, e));
     if (!query.n)
         return err_set(e, ST_ARGUMENT, "query", "query is missing or empty");
-    if (srv->prompt_bytes && query.n > srv->prompt_bytes)
-        return err_set(e, ST_NEVER_FITS, "query", "query has %zu bytes; at most %zu can fit the context", query.n,
-                       srv->prompt_bytes);
+    TRY(server_check_bytes(srv, query.n, "query", "query", e));
     if (!json_is_array(documents) || !n)
         return err_set(e, ST_ARGUMENT, "documents", "documents must be a list of at least one");
     TRY(http_get_int(root, "top_n", 1, UINT32_MAX, &top, e));

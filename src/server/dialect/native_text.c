@@ -70,18 +70,6 @@ static enum status tokenize(const struct server *srv, struct text_view body, str
 
 /* ---- /detokenize ---- */
 
-static enum status read_ids(const struct server *srv, const json_t *list, tok_id *ids, struct err *e)
-{
-    const size_t vocab = tok_vocab(srv->tok);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *id = json_array_get(list, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= vocab)
-            return err_set(e, ST_ARGUMENT, "tokens", "tokens: number %zu is no id of the vocabulary of %zu", i, vocab);
-        ids[i] = (tok_id)json_integer_value(id);
-    }
-    return ST_OK;
-}
-
 static enum status detokenize(const struct server *srv, struct text_view body, struct reply_job *job, struct buf *out,
                               struct err *e)
 {
@@ -95,7 +83,7 @@ static enum status detokenize(const struct server *srv, struct text_view body, s
     tok_id *ids = calloc(n + 1, sizeof *ids);
     if (!ids)
         return err_set(e, ST_NO_MEMORY, "tokens", "no memory for %zu ids", n);
-    enum status st = read_ids(srv, list, ids, e);
+    enum status st = server_read_ids(srv, list, "tokens", ids, e);
     if (st == ST_OK)
         st = tok_decode(srv->tok, ids, n, true, &text, &text_n, e);
     free(ids);
@@ -111,11 +99,13 @@ static enum status detokenize(const struct server *srv, struct text_view body, s
 /* ---- conversations ---- */
 
 /* What chat is to read of a body, and how. */
-static enum status look(const json_t *root, struct text_view body, struct chat_options *o, struct buf *room,
-                        struct text_view *conversation, struct err *e)
+static enum status look(const struct server *srv, const json_t *root, struct text_view body, struct chat_options *o,
+                        struct buf *room, struct text_view *conversation, struct err *e)
 {
     struct openai_tools tools;
     const char *effort;
+    if (!srv->chat)
+        return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
     TRY(openai_parse_tools(root, &tools, e));
     TRY(openai_parse_effort(root, root, "reasoning_effort", "reasoning_effort", &effort, e));
     o->hide_tools = tools.hidden;
@@ -143,10 +133,8 @@ static enum status apply_template(const struct server *srv, struct text_view bod
     struct chat_options o = {0};
     struct text_view conversation;
     struct buf room;
-    if (!srv->chat)
-        return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
     buf_init(&room, OPENAI_CONVERSATION);
-    enum status st = look(job->root, body, &o, &room, &conversation, e);
+    enum status st = look(srv, job->root, body, &o, &room, &conversation, e);
     if (st == ST_OK)
         st = write_text(srv, conversation, &o, out, e);
     buf_release(&room);
@@ -160,10 +148,8 @@ static enum status count_chat(const struct server *srv, struct text_view body, s
     struct chat_options o = {.max_bytes = srv->prompt_bytes};
     struct text_view conversation;
     struct buf room;
-    if (!srv->chat)
-        return err_set(e, ST_UNSUPPORTED, "messages", "this model cannot chat");
     buf_init(&room, OPENAI_CONVERSATION);
-    enum status st = look(job->root, body, &o, &room, &conversation, e);
+    enum status st = look(srv, job->root, body, &o, &room, &conversation, e);
     if (st == ST_OK)
         st = chat_prompt(srv->chat, conversation.data, conversation.n, &o, &p->ids, &p->n, e);
     buf_release(&room);

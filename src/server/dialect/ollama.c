@@ -20,9 +20,7 @@ static enum status encode_prompt(const struct server *srv, const struct ollama_r
         return err_set(e, ST_UNSUPPORTED, "system", "system: this model has no chat template that could show it");
     if (rq->thinking == OLLAMA_ON)
         return err_set(e, ST_UNSUPPORTED, "think", "think: this prompt is not rendered and alone says whether to think");
-    if (srv->prompt_bytes && n > srv->prompt_bytes)
-        return err_set(e, ST_NEVER_FITS, "prompt", "the prompt has %zu bytes; at most %zu can fit the context", n,
-                       srv->prompt_bytes);
+    TRY(server_check_bytes(srv, n, "the prompt", "prompt", e));
     TRY(tok_encode(srv->tok, json_string_value(v), n, (rq->raw ? TOK_TRUSTED : 0) | TOK_BOS, &p->ids, &p->n, e));
     p->from_tok = true;
     job->prompts_n = 1;

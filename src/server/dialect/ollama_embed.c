@@ -46,8 +46,6 @@ static void write_embed(const struct http_call *call, const json_t *root, struct
 {
     const struct server *srv = call->app;
     (void)root;
-    if (v->most)
-        server_vectors_shorten(v, v->most);
     buf_adds(out, "{\"model\":");
     http_json_cstr(out, srv->model);
     buf_adds(out, ",\"embeddings\":[");
@@ -63,8 +61,6 @@ static void write_embeddings(const struct http_call *call, const json_t *root, s
 {
     (void)call;
     (void)root;
-    if (v->most)
-        server_vectors_shorten(v, v->most);
     buf_adds(out, "{\"embedding\":");
     if (v->n)
         openai_write_vector(v, 0, out);

@@ -57,6 +57,10 @@ MUST_CHECK enum status openai_parse_common(const json_t *root, struct reply_job 
 /* The fields of openai_extra.c; part of openai_parse_common(). */
 MUST_CHECK enum status openai_parse_extra(const json_t *root, struct reply_job *job, struct err *e);
 
+/* Of these what is about any request: priority, deadline_ms, cache_salt, which is left alone where it is not there. */
+MUST_CHECK enum status openai_parse_service(const json_t *root, int32_t *priority, uint32_t *deadline_ms,
+                                            struct server_name *salt, struct err *e);
+
 /* Adds the ids in `messages` to the names that are looked up, the latest message's first. */
 void openai_name_messages(const json_t *root, struct reply_job *job);
 

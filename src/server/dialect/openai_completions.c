@@ -75,9 +75,7 @@ static enum status add_text(const struct server *srv, const json_t *v, struct te
     TRY(check_room(job, e));
     if (suffix.n)
         return add_before(srv, v, suffix, job, e);
-    if (srv->prompt_bytes && n > srv->prompt_bytes)
-        return err_set(e, ST_NEVER_FITS, "prompt", "the prompt has %zu bytes; at most %zu can fit the context", n,
-                       srv->prompt_bytes);
+    TRY(server_check_bytes(srv, n, "the prompt", "prompt", e));
     struct reply_prompt *p = &job->prompts[job->prompts_n];
     TRY(tok_encode(srv->tok, json_string_value(v), n, flags, &p->ids, &p->n, e));
     p->from_tok = true;

@@ -37,8 +37,6 @@ static void write_reply(const struct http_call *call, const json_t *root, struct
 {
     const struct server *srv = call->app;
     (void)root;
-    if (v->most)
-        server_vectors_shorten(v, v->most);
     buf_adds(out, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < v->n && !out->failed; i++) {
         buf_addf(out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i ? "," : "", i);

@@ -116,16 +116,23 @@ void openai_name_messages(const json_t *root, struct reply_job *job)
     }
 }
 
+enum status openai_parse_service(const json_t *root, int32_t *priority, uint32_t *deadline_ms, struct server_name *salt,
+                                 struct err *e)
+{
+    int64_t rank = 0, deadline = 0;
+    TRY(http_get_int(root, "priority", -LIMIT_PRIORITY, LIMIT_PRIORITY, &rank, e));
+    TRY(http_get_int(root, "deadline_ms", 1, LIMIT_DEADLINE_MS, &deadline, e));
+    TRY(parse_name(root, "cache_salt", "cache_salt", 1, LIMIT_SALT, salt, e));
+    *priority = (int32_t)rank;
+    *deadline_ms = (uint32_t)deadline;
+    return ST_OK;
+}
+
 enum status openai_parse_extra(const json_t *root, struct reply_job *job, struct err *e)
 {
-    int64_t priority = 0, deadline = 0;
-    TRY(http_get_int(root, "priority", -LIMIT_PRIORITY, LIMIT_PRIORITY, &priority, e));
-    TRY(http_get_int(root, "deadline_ms", 1, LIMIT_DEADLINE_MS, &deadline, e));
-    TRY(parse_name(root, "cache_salt", "cache_salt", 1, LIMIT_SALT, &job->salt, e));
+    TRY(openai_parse_service(root, &job->priority, &job->deadline_ms, &job->salt, e));
     TRY(parse_name(root, "prompt_cache_key", "prompt_cache_key", 0, LIMIT_REPLAY_NAME, &job->cache_key, e));
     TRY(parse_object(root, job, e));
-    job->priority = (int32_t)priority;
-    job->deadline_ms = (uint32_t)deadline;
     server_look_up(job, job->session);
     server_look_up(job, job->cache_key);
     return ST_OK;

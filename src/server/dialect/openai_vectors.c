@@ -1,4 +1,6 @@
 /* openai_vectors: what all addresses of vectors have in common. See vectors.h. */
+#include <string.h>
+
 #include "server/dialect/vectors.h"
 #include "server/http/json_in.h"
 #include "server/http/json_out.h"
@@ -34,12 +36,23 @@ static enum status check_kind(const struct server *srv, bool ranks, struct err *
     return ST_OK;
 }
 
+/* priority, deadline_ms and cache_salt, which no API of vectors has. */
+static enum status parse_service(const json_t *root, struct server_vectors *v, struct err *e)
+{
+    struct server_name salt = {0};
+    TRY(openai_parse_service(root, &v->priority, &v->deadline_ms, &salt, e));
+    if (salt.n)
+        memcpy(v->salt, salt.s, salt.n);
+    v->salt_n = salt.n;
+    return ST_OK;
+}
+
 static enum status prepare(struct http_call *call, const json_t *root, const struct openai_vectors_ops *ops,
                            struct server_vectors *v, struct err *e)
 {
     struct parse p = {.ops = ops, .srv = call->app, .root = root, .v = v, .e = e};
     TRY(check_kind(p.srv, ops->ranks, e));
-    TRY(server_vectors_parse_extra(root, v, e));
+    TRY(parse_service(root, v, e));
     openai_run(call->body.len, parse, &p);
     return p.st;
 }
@@ -69,6 +82,8 @@ struct writing {
 static void write_reply(void *ctx)
 {
     struct writing *w = ctx;
+    if (w->v->most && !w->ops->ranks)
+        server_vectors_shorten(w->v, w->v->most);
     w->ops->write(w->call, w->root, w->v, w->out);
 }
 

@@ -10,6 +10,12 @@
 
 #include "server/http/private.h"
 
+int http_socket(const struct http_call *call)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
 enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
 {
     struct pollfd p[HTTP_FDS + 2];
@@ -25,8 +31,7 @@ enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
         call->overdue = false;
         return HTTP_QUIET;
     }
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    p[0] = (struct pollfd){.fd = info ? info->connect_fd : -1, .events = POLLRDHUP};
+    p[0] = (struct pollfd){.fd = http_socket(call), .events = POLLRDHUP};
     p[1] = (struct pollfd){.fd = call->http->stop_fd, .events = POLLIN};
     for (size_t i = 0; i < n; i++)
         p[i + 2] = (struct pollfd){.fd = fds[i], .events = POLLIN};
@@ -155,8 +160,7 @@ void http_reply_file(struct http_call *call, const struct http_file *f, const st
 /* What the socket had no room for, of a chunk that the library knows nothing of. */
 static bool send_rest(struct http_call *call)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct pollfd p = {.fd = info ? info->connect_fd : -1, .events = POLLOUT};
+    struct pollfd p = {.fd = http_socket(call), .events = POLLOUT};
     if (call->rest.failed) /* it could not be kept, and the client has the chunk's beginning */
         return false;
     for (size_t at = 0; at < call->rest.len;) {

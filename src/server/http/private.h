@@ -20,6 +20,9 @@ struct http {
     atomic_size_t body_held; /* bytes of all bodies and of what is kept of them, at most about LIMIT_BODIES */
 };
 
+/* The connection's, or -1. */
+int http_socket(const struct http_call *call);
+
 /* Decides that the call is refused. */
 void http_refuse(struct http_call *call, int status, enum status code, const char *text);
 

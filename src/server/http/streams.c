@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/http/private.h"
 #include "server/limits.h"
 
 #define BATCH 64     /* events taken at a time */
@@ -30,7 +31,7 @@ struct seat {
 struct http_streams {
     pthread_t thread;
     int epoll;
-    void (*sent)(struct http_call *call, const char *data, size_t n);
+    http_sent *sent;
     uint64_t now;         /* the thread's: clock_ns() of its latest turn, */
     struct buf chunk;     /* and what it sends */
     pthread_mutex_t lock; /* over what follows, and over taking and giving up seats */
@@ -229,11 +230,10 @@ void http_streams_free(struct http_streams *s)
 
 bool http_streams_serve(struct http_streams *s, struct http_call *call)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     call->handed_over = true;
     call->waits_on = -1;
     call->overdue = false; /* of a silence that news ended before anybody waited */
-    struct seat at = {.call = call, .socket = info ? info->connect_fd : -1};
+    struct seat at = {.call = call, .socket = http_socket(call)};
     at.ok = call->fill(call, &call->ended) && !call->out.failed; /* what is there already */
     at.news = call->waits_on;
     at.due = silent_until(call, clock_ns());
