@@ -72,14 +72,17 @@ VEC_INLINE struct half_panel bytes_group(const uint8_t *w, const int g)
                                 _mm256_load_si256((const __m256i *)(w + g * 64 + 32))}};
 }
 
-VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
+VEC_INLINE const uint8_t *unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 {
+    if (type == KERN_Q8_0)
+        return q;
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
         struct half_panel p = panel_group(type, q, g);
         _mm256_store_si256((__m256i *)(w + g * 64), p.w[0]);
         _mm256_store_si256((__m256i *)(w + g * 64 + 32), p.w[1]);
     }
+    return w;
 }
 
 /* What turns the integer dot products of a block into f32: eight outputs. */
@@ -256,7 +259,7 @@ VEC_INLINE void block_tile(ktype type, const int unpacked, const uint8_t *w, con
 /* How many tokens share a load of weights: as many as the registers hold the sums of. */
 VEC_INLINE int tile_of(ktype type)
 {
-    return has_half_scales(type) ? 2 : is_signed(type) ? 3 : TILE;
+    return has_half_scales(type) ? 2 : TILE;
 }
 
 VEC_INLINE void block_tokens(ktype type, const uint8_t *w, const struct panel_scales *s, const int8_t *x,

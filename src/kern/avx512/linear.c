@@ -80,7 +80,7 @@ VEC_INLINE struct group_pair panel_pair(ktype type, const uint8_t *q, const int 
     return w;
 }
 
-VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
+VEC_INLINE const uint8_t *unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 {
 #pragma GCC unroll 4
     for (int v = 0; v < 4; v++) {
@@ -88,6 +88,7 @@ VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
         _mm512_storeu_si512((void *)(w + v * 64), p.lo);
         _mm512_storeu_si512((void *)(w + (v + 4) * 64), p.hi);
     }
+    return w;
 }
 
 struct panel_scales {

@@ -56,14 +56,17 @@ VEC_INLINE struct panel_group bytes_group(const uint8_t *w, const int g)
     return panel_group(KERN_Q8_0, w, g);
 }
 
-VEC_INLINE void unpack_block(ktype type, const uint8_t *q, uint8_t *w)
+VEC_INLINE const uint8_t *unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 {
+    if (type == KERN_Q8_0)
+        return q;
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
         struct panel_group p = panel_group(type, q, g);
         for (int h = 0; h < 4; h++)
             vst1q_u8(w + g * 64 + h * 16, vreinterpretq_u8_s8(p.w[h]));
     }
+    return w;
 }
 
 struct panel_scales {

@@ -3,7 +3,8 @@
  *
  *   struct panel_scales                                what turns a block's integer dot products into f32
  *   scales_of(type, meta, sub)                         reads it
- *   unpack_block(type, q, bytes)                       a 32-k block's quants as bytes, [8 groups][64]
+ *   unpack_block(type, q, bytes)                       a 32-k block's quants as bytes, [8 groups][64]: returns where they
+ *                                                      are, in bytes[512] or, where they are such already, q
  *   block_tile(type, unpacked, w, s, x, xm, acc, n)    adds one block's products for n tokens to acc[n]; n is constant
  *   block_tokens(type, w, s, x, xm, acc, n)            the same for any n, with unpacked weights
  *   FEW                                                tokens up to which unpacking to memory does not pay
@@ -12,14 +13,18 @@
 #ifndef KERN_SIMD_CHUNK_H
 #define KERN_SIMD_CHUNK_H
 
-#define AHEAD 1024 /* bytes of quants that are asked for before they are needed, and the meta that goes with them */
+/* Bytes of quants that are asked for before they are needed, and the meta that goes with them. One or two tokens pass them
+ * so fast that the processor looks ahead by itself; more need so many instructions for a block that it does not. */
+#define AHEAD 1024u
+#define AHEAD_OF_MANY 2048u
 
 /* A panel's quants and its meta are two streams, which the processor's own prefetchers lose at each panel's end: both go
- * on in the next panel. `q`: the quants of block b; `meta`: of its file block. */
-VEC_INLINE void prefetch_block(ktype type, const struct kern_mat *m, const uint8_t *q, const uint8_t *meta, uint32_t b)
+ * on in the next panel. `q`: the quants of block b; `meta`: of its file block; `bytes`: how far ahead. */
+VEC_INLINE void prefetch_block(ktype type, const struct kern_mat *m, const uint8_t *q, const uint8_t *meta, uint32_t b,
+                               const uint32_t bytes)
 {
     const struct panel_layout l = panel_layout(type);
-    const uint32_t ahead = (AHEAD + l.quant_bytes - 1) / l.quant_bytes, meta_ahead = l.per_block == 1 ? ahead : 1;
+    const uint32_t ahead = (bytes + l.quant_bytes - 1) / l.quant_bytes, meta_ahead = l.per_block == 1 ? ahead : 1;
     uint32_t blocks = m->cols / KERN_QBLOCK, metas = blocks / l.per_block;
     q += b + ahead < blocks ? 0 : m->stride - (size_t)blocks * l.quant_bytes;
     for (uint32_t i = 0; i < l.quant_bytes; i += 64)
@@ -45,7 +50,7 @@ VEC_INLINE void panel_few(ktype type, const struct kern_mat *m, const uint8_t *p
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
         const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
         struct panel_scales s = scales_of(type, mb, b % l.per_block);
-        prefetch_block(type, m, q, mb, b);
+        prefetch_block(type, m, q, mb, b, n > 2 ? AHEAD_OF_MANY : AHEAD);
         block_tile(type, 0, q, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, at, n);
     }
     for (int t = 0; t < n; t++)
@@ -64,9 +69,9 @@ VEC_INLINE void panel_many(ktype type, const struct kern_mat *m, const uint8_t *
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
         const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
         struct panel_scales s = scales_of(type, mb, b % l.per_block);
-        prefetch_block(type, m, q, mb, b);
-        unpack_block(type, q, bytes);
-        block_tokens(type, bytes, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, acc, n);
+        prefetch_block(type, m, q, mb, b, AHEAD_OF_MANY);
+        const uint8_t *w = unpack_block(type, q, bytes);
+        block_tokens(type, w, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, acc, n);
     }
 }
 
