@@ -4,7 +4,7 @@ use crate::border::{fail, Res, FFWD_MODEL, FFWD_UNSUPPORTED};
 use crate::pretok::pre_for;
 use crate::scored::Scored;
 use crate::special::{Special, Splitter};
-use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok};
+use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok, Words};
 use crate::vocab::{
     spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED,
 };
@@ -132,10 +132,14 @@ impl<'a> Source<'a> {
         let pipe = if !listed {
             Pipe::Spm { merger: Merger::Scored(self.scored(&vocab)), patterns, joins }
         } else if spm_like {
-            Pipe::Spm { merger: Merger::Listed(self.bpe(&vocab, true, false)?), patterns, joins }
+            Pipe::Spm {
+                merger: Merger::Listed(Words::new(self.bpe(&vocab, true, false)?, vocab.len())),
+                patterns,
+                joins,
+            }
         } else {
-            let bpe = self.bpe(&vocab, false, ignore_merges)?;
-            Pipe::ByteLevel { bpe, patterns, alphabet: Box::new(ByteLevel::new()) }
+            let words = Words::new(self.bpe(&vocab, false, ignore_merges)?, vocab.len());
+            Pipe::ByteLevel { words, patterns, alphabet: Box::new(ByteLevel::new()) }
         };
         Ok(Tok {
             pipe,

@@ -5,7 +5,7 @@
 
 use crate::border::{fail, Res, FFWD_MODEL, FFWD_UNSUPPORTED};
 use crate::special::{Special, Splitter};
-use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok};
+use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok, Words};
 use crate::vocab::{
     byte_of, spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNUSED, USER_DEFINED,
 };
@@ -52,7 +52,7 @@ pub fn build(json: &[u8], named_ends: &[i32]) -> Res<Tok> {
         let ModelWrapper::BPE(bpe) = whole.get_model().clone() else {
             return fail(FFWD_MODEL, "tokenizer.json has no BPE model");
         };
-        Pipe::Spm { merger: Merger::Listed(bpe), patterns: Vec::new(), joins }
+        Pipe::Spm { merger: Merger::Listed(Words::new(bpe, vocab.len())), patterns: Vec::new(), joins }
     } else {
         Pipe::Library(Box::new(whole))
     };

@@ -1,114 +1,91 @@
-//! Threads with a large stack, for what recurses deeper than a caller's stack may be.
+//! Large stacks, for what recurses deeper than a caller's stack may be.
 //!
-//! Making one for each rendering, and taking its stack from the system and giving it back, was a fifth of what a short
-//! request cost. So a few stay and wait for the next.
+//! A rendering switches to one in place and back: handing it to a thread that has one, and waiting for it, cost more than
+//! rendering a short conversation. A few stacks stay mapped for the next.
 
-use std::cell::UnsafeCell;
 use std::io;
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::thread;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Reserved only: memory is taken where it is touched.
 const STACK: usize = 256 << 20;
-/// Threads that stay when they have nothing to do,
+/// Below it, and not part of it: who runs over the end is stopped.
+const GUARD: usize = 64 << 10;
+/// Stacks that stay when nobody needs them,
 const IDLE_MOST: usize = 4;
-/// and the pages that one may have touched, of its stack or otherwise: a stack that was deep once is given back.
+/// and the pages that may have been touched while one was in use, of it or otherwise: one that was deep once is given back.
 const TOUCHED_MOST: i64 = 1024;
 
-type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
-
-/// The system's semaphore. Rust's own channels would do, but for ThreadSanitizer, which does not see into them and would
-/// take what passes through for a race.
-#[repr(C, align(8))]
-struct Semaphore(UnsafeCell<[u8; 32]>);
-
-impl Semaphore {
-    fn post(&self) {
-        // SAFETY: an initialised semaphore.
-        unsafe { sem_post(self.0.get()) };
-    }
-
-    fn wait(&self) {
-        // SAFETY: an initialised semaphore. A signal may end a wait early.
-        while unsafe { sem_wait(self.0.get()) } != 0 {}
-    }
+struct Stack {
+    low: *mut u8, // GUARD + STACK bytes
+    touched: i64,
 }
 
-impl Drop for Semaphore {
-    fn drop(&mut self) {
-        // SAFETY: nobody waits for what is dropped.
-        unsafe { sem_destroy(self.0.get()) };
-    }
-}
+// SAFETY: memory that nothing else points to.
+unsafe impl Send for Stack {}
 
-/// What the two sides share. The job belongs to the caller up to ready.post(), then to the thread up to done.post().
-struct Desk {
-    job: UnsafeCell<Option<Job<'static>>>, // none: the thread is to end
-    ready: Semaphore,
-    done: Semaphore,
-    stays: AtomicBool, // the thread waits for another
-}
-
-// SAFETY: see Desk.
-unsafe impl Sync for Desk {}
-unsafe impl Send for Desk {}
-
-struct Worker {
-    of: Origin,
-    desk: Arc<Desk>,
-}
-
-/// Whom a thread serves: it has the priority of the one that made it, which it may not raise, and no process but its own.
-#[derive(Clone, Copy, PartialEq)]
-struct Origin {
-    process: u32,
-    nice: i32,
-}
-
-static IDLE: Mutex<[Option<Worker>; IDLE_MOST]> = Mutex::new([const { None }; IDLE_MOST]);
+static IDLE: Mutex<[Option<Stack>; IDLE_MOST]> = Mutex::new([const { None }; IDLE_MOST]);
 
 #[allow(unused_doc_comments)] // this one is for cbindgen
 /// cbindgen:ignore
 extern "C" {
-    fn getpriority(which: i32, who: u32) -> i32;
+    fn mmap(at: *mut u8, n: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> *mut u8;
+    fn mprotect(at: *mut u8, n: usize, protection: i32) -> i32;
+    fn madvise(at: *mut u8, n: usize, advice: i32) -> i32;
+    fn munmap(at: *mut u8, n: usize) -> i32;
     fn getrusage(who: i32, usage: *mut [i64; 18]) -> i32;
-    fn sem_init(sem: *mut [u8; 32], shared: i32, value: u32) -> i32;
-    fn sem_destroy(sem: *mut [u8; 32]) -> i32;
-    fn sem_post(sem: *mut [u8; 32]) -> i32;
-    fn sem_wait(sem: *mut [u8; 32]) -> i32;
-    fn sigfillset(set: *mut Signals) -> i32;
-    fn pthread_sigmask(how: i32, set: *const Signals, before: *mut Signals) -> i32;
 }
 
-/// glibc's and musl's sigset_t.
-#[repr(C, align(8))]
-struct Signals([u8; 128]);
-
-/// Calls `make` with all signals blocked, and so in the threads that it makes: which of its own threads a signal may end
-/// or disturb is for the program to say.
-fn without_signals<T>(make: impl FnOnce() -> T) -> T {
-    const SIG_SETMASK: i32 = 2;
-    let (mut all, mut before) = (Signals([0; 128]), Signals([0; 128]));
-    // SAFETY: the sets are as large as the system's, and live.
-    let blocked = unsafe {
-        sigfillset(&mut all);
-        pthread_sigmask(SIG_SETMASK, &all, &mut before) == 0
-    };
-    let made = make();
-    if blocked {
-        // SAFETY: as above; `before` was filled in.
-        unsafe { pthread_sigmask(SIG_SETMASK, &before, std::ptr::null_mut()) };
+impl Stack {
+    fn new() -> io::Result<Stack> {
+        const PROT_NONE: i32 = 0;
+        const PROT_READ_WRITE: i32 = 3;
+        const MAP_PRIVATE_ANONYMOUS_NORESERVE_STACK: i32 = 0x2 | 0x20 | 0x4000 | 0x20000;
+        const MADV_NOHUGEPAGE: i32 = 15;
+        // SAFETY: new memory, wherever the system likes; -1 is its answer when there is none.
+        unsafe {
+            let low = mmap(null_mut(), GUARD + STACK, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE_STACK, -1, 0);
+            if low as isize == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            let stack = Stack { low, touched: 0 };
+            if mprotect(low, GUARD, PROT_NONE) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            madvise(low, GUARD + STACK, MADV_NOHUGEPAGE); // an advice: 2 MB at a time would be cleared otherwise
+            Ok(stack)
+        }
     }
-    made
+
+    fn idle() -> Option<Stack> {
+        idle_stacks()?.iter_mut().find_map(Option::take)
+    }
+
+    /// In a free place, if there is one.
+    fn stay(self) {
+        if let Some(mut idle) = idle_stacks() {
+            if let Some(free) = idle.iter_mut().find(|s| s.is_none()) {
+                *free = Some(self);
+            }
+        }
+    }
 }
 
-/// Of the calling thread: what Linux understands here by "this process".
-fn origin() -> Origin {
-    const PRIO_PROCESS: i32 = 0;
-    // SAFETY: takes numbers and returns one.
-    Origin { process: std::process::id(), nice: unsafe { getpriority(PRIO_PROCESS, 0) } }
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: its own mapping, and nobody runs on it.
+        unsafe { munmap(self.low, GUARD + STACK) };
+    }
+}
+
+/// None while somebody else looks, who in the child of a fork would do so for ever.
+fn idle_stacks() -> Option<MutexGuard<'static, [Option<Stack>; IDLE_MOST]>> {
+    match IDLE.try_lock() {
+        Ok(idle) => Some(idle),
+        Err(TryLockError::Poisoned(idle)) => Some(idle.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// Pages that the calling thread has touched first.
@@ -121,92 +98,18 @@ fn touched() -> i64 {
     usage[MINOR_FAULTS]
 }
 
-impl Desk {
-    fn new() -> Arc<Desk> {
-        let semaphore = || Semaphore(UnsafeCell::new([0; 32]));
-        let desk = Arc::new(Desk {
-            job: UnsafeCell::new(None),
-            ready: semaphore(),
-            done: semaphore(),
-            stays: AtomicBool::new(false),
-        });
-        // SAFETY: they stay where they are from here on.
-        unsafe {
-            sem_init(desk.ready.0.get(), 0, 0);
-            sem_init(desk.done.0.get(), 0, 0);
-        }
-        desk
-    }
-
-    /// The thread.
-    fn serve(&self) {
-        loop {
-            self.ready.wait();
-            // SAFETY: the job is the thread's now.
-            let Some(job) = (unsafe { (*self.job.get()).take() }) else { return };
-            let stays = catch_unwind(AssertUnwindSafe(job)).is_ok() && touched() < TOUCHED_MOST;
-            self.stays.store(stays, Ordering::Relaxed);
-            self.done.post();
-            if !stays {
-                return;
-            }
-        }
-    }
-}
-
-impl Worker {
-    fn new(of: Origin) -> io::Result<Worker> {
-        let desk = Desk::new();
-        let theirs = desk.clone();
-        let thread = thread::Builder::new().name("ffwd-render".into()).stack_size(STACK);
-        without_signals(|| thread.spawn(move || theirs.serve()))?;
-        Ok(Worker { of, desk })
-    }
-
-    fn idle(of: Origin) -> Option<Worker> {
-        idle_threads()?.iter_mut().find(|w| w.as_ref().is_some_and(|w| w.of == of))?.take()
-    }
-
-    /// In the place of none, or of one that serves somebody else; otherwise it ends.
-    fn stay(self) {
-        let mut over = Some(self);
-        if let Some(mut idle) = idle_threads() {
-            let of = over.as_ref().map(|w| w.of);
-            let free = idle.iter().position(Option::is_none);
-            if let Some(at) = free.or_else(|| idle.iter().position(|w| w.as_ref().map(|w| w.of) != of)) {
-                over = std::mem::replace(&mut idle[at], over);
-            }
-        }
-        if let Some(w) = over {
-            w.desk.ready.post();
-        }
-    }
-}
-
-/// None while somebody else looks, who in the child of a fork would do so for ever.
-fn idle_threads() -> Option<MutexGuard<'static, [Option<Worker>; IDLE_MOST]>> {
-    match IDLE.try_lock() {
-        Ok(idle) => Some(idle),
-        Err(TryLockError::Poisoned(idle)) => Some(idle.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-/// Runs `body` on a large stack and waits until it has ended, by a panic or otherwise.
-pub fn run<'a>(body: impl FnOnce() + Send + 'a) -> io::Result<()> {
-    let of = origin();
-    let worker = match Worker::idle(of) {
-        Some(w) => w,
-        None => Worker::new(of)?,
+/// Runs `body` on a large stack. A panic of it goes on from here.
+pub fn run<T>(body: impl FnOnce() -> T) -> io::Result<T> {
+    let mut stack = match Stack::idle() {
+        Some(s) => s,
+        None => Stack::new()?,
     };
-    let job: Job<'a> = Box::new(body);
-    // SAFETY: what the job borrows outlives it: the thread has used it up before it posts `done`, and this does not return
-    // before that. The desk is the caller's: its thread waits.
-    unsafe { *worker.desk.job.get() = Some(std::mem::transmute::<Job<'a>, Job<'static>>(job)) };
-    worker.desk.ready.post();
-    worker.desk.done.wait();
-    if worker.desk.stays.load(Ordering::Relaxed) {
-        worker.stay();
+    let before = touched();
+    // SAFETY: the memory is the stack's own, aligned to pages, and nobody else runs on it; no panic leaves the closure.
+    let result = unsafe { psm::on_stack(stack.low.add(GUARD), STACK, || catch_unwind(AssertUnwindSafe(body))) };
+    stack.touched += touched() - before;
+    if stack.touched < TOUCHED_MOST {
+        stack.stay();
     }
-    Ok(())
+    Ok(result.unwrap_or_else(|panic| resume_unwind(panic)))
 }

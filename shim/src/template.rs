@@ -180,11 +180,10 @@ fn describe(e: &Error) -> String {
 
 /// Runs `body` on the large stack; panics come back as errors of the border. An exhausted stack would not: it ends the
 /// process. Against that stand the limits on recursion, on what is printed and kept (pyrepr::DEPTH), and on fuel.
-fn on_own_stack<T: Send>(body: impl FnOnce() -> Res<T> + Send) -> Res<T> {
-    let mut result = None;
-    match stack::run(|| result = Some(crate::border::catch(body))) {
-        Ok(()) => result.unwrap_or_else(|| fail(FFWD_BUG, "the rendering thread died")),
-        Err(e) => fail(FFWD_BUG, format!("no thread to render on: {e}")),
+fn on_own_stack<T>(body: impl FnOnce() -> Res<T>) -> Res<T> {
+    match stack::run(|| crate::border::catch(body)) {
+        Ok(result) => result,
+        Err(e) => fail(FFWD_BUG, format!("no memory for a stack to render on: {e}")),
     }
 }
 

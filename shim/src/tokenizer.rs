@@ -12,13 +12,14 @@ use crate::vocab::{ByteLevel, Vocab, BYTE, NONE};
 use ahash::AHashSet;
 use fancy_regex::Regex;
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokenizers::models::bpe::BPE;
 use tokenizers::{Model, Tokenizer};
 
 /// How text becomes words and words become ids.
 pub enum Pipe {
     /// Cut by patterns, written in byte stand-ins, merged.
-    ByteLevel { bpe: BPE, patterns: Vec<Regex>, alphabet: Box<ByteLevel> },
+    ByteLevel { words: Words, patterns: Vec<Regex>, alphabet: Box<ByteLevel> },
     /// Spaces written as `▁`, merged; words are cut where no token can reach across.
     Spm { merger: Merger, patterns: Vec<Regex>, joins: Joins },
     /// A tokenizer.json whose pipeline is none of the above, run by the library.
@@ -28,9 +29,46 @@ pub enum Pipe {
 /// Who merges the characters of a SentencePiece-style word.
 pub enum Merger {
     /// By a list of merges.
-    Listed(BPE),
+    Listed(Words),
     /// By the tokens' scores.
     Scored(Scored),
+}
+
+/// A list of merges, and what became of words that are tokens: nearly all are merged to just that, and need not be again.
+pub struct Words {
+    bpe: BPE,
+    fates: Vec<AtomicU8>, // by id
+}
+
+const NOT_MET: u8 = 0;
+const WHOLE: u8 = 1; // the word becomes its token
+const APART: u8 = 2; // it does not
+
+impl Words {
+    pub fn new(bpe: BPE, vocab: usize) -> Words {
+        Words { bpe, fates: (0..vocab).map(|_| AtomicU8::new(NOT_MET)).collect() }
+    }
+
+    fn merge(&self, word: &str, out: &mut Vec<i32>) -> Res<()> {
+        pieces(word, &mut |p| {
+            let id = self.bpe.token_to_id(p);
+            let fate = id.and_then(|i| self.fates.get(i as usize));
+            if let (Some(i), Some(WHOLE)) = (id, fate.map(|f| f.load(Ordering::Relaxed))) {
+                out.push(i as i32);
+                return Ok(());
+            }
+            let tokens = match self.bpe.tokenize(p) {
+                Ok(t) => t,
+                Err(e) => return fail(FFWD_ARGUMENT, format!("the text cannot be encoded: {e}")),
+            };
+            if let Some(f) = fate {
+                let whole = tokens.len() == 1 && id == Some(tokens[0].id);
+                f.store(if whole { WHOLE } else { APART }, Ordering::Relaxed);
+            }
+            out.extend(tokens.iter().map(|t| t.id as i32));
+            Ok(())
+        })
+    }
 }
 
 /// When a first space is put before text, and taken off again when decoding.
@@ -154,9 +192,9 @@ impl Tok {
                 _ => next_block(rest),
             };
             match &self.pipe {
-                Pipe::ByteLevel { bpe, patterns, alphabet } => cut(patterns, block, &mut |word| {
+                Pipe::ByteLevel { words, patterns, alphabet } => cut(patterns, block, &mut |word| {
                     alphabet.encode(word, &mut scratch);
-                    merge(bpe, &scratch, out)
+                    words.merge(&scratch, out)
                 })?,
                 Pipe::Spm { merger, patterns, joins } => {
                     scratch.clear();
@@ -166,7 +204,7 @@ impl Tok {
                     scratch.extend(block.chars().map(|c| if c == ' ' { '\u{2581}' } else { c }));
                     cut(patterns, &scratch, &mut |piece| {
                         joins.words(piece, &mut |w| match merger {
-                            Merger::Listed(bpe) => merge(bpe, w, out),
+                            Merger::Listed(words) => words.merge(w, out),
                             Merger::Scored(s) => pieces(w, &mut |p| {
                                 s.merge(p, &mut work, out);
                                 Ok(())
@@ -244,16 +282,6 @@ fn pieces(word: &str, each: &mut dyn FnMut(&str) -> Res<()>) -> Res<()> {
         rest = &rest[n..];
     }
     Ok(())
-}
-
-fn merge(bpe: &BPE, word: &str, out: &mut Vec<i32>) -> Res<()> {
-    pieces(word, &mut |p| match bpe.tokenize(p) {
-        Ok(tokens) => {
-            out.extend(tokens.iter().map(|t| t.id as i32));
-            Ok(())
-        }
-        Err(e) => fail(FFWD_ARGUMENT, format!("the text cannot be encoded: {e}")),
-    })
 }
 
 /// Where a SentencePiece-style text may be cut into words.

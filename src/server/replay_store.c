@@ -1,4 +1,5 @@
-/* replay_store: see replay_store.h. A table of records, a hash table over their names, an order of use. */
+/* replay_store: see replay_store.h. A table of records in the order of their use, hash tables over names and owners. What
+ * a request costs does not grow with what is kept. */
 #include "server/replay_store.h"
 
 #include <pthread.h>
@@ -18,19 +19,30 @@ struct name {
     uint32_t next;
 };
 
+/* A free place is in the list of those; one in use is in the order of use, between two others or an end. */
 struct place {
     struct server_record *record; /* NULL = free */
-    uint64_t used;                /* when it was put or found last, by the store's counter */
-    uint64_t owner;               /* hash of its namespace */
+    uint32_t older, newer;        /* places, or NONE; `newer` of a free one: the next free one */
+    uint32_t account;
+};
+
+/* What an owner of records holds. Free ones are linked by `next`. */
+struct account {
+    uint64_t owner; /* hash of its namespace */
+    size_t records, ids;
+    uint32_t next; /* of its bucket */
 };
 
 struct server_replay {
     pthread_mutex_t lock; /* over everything below */
     struct place places[LIMIT_REPLAY_RECORDS];
+    struct account accounts[LIMIT_REPLAY_RECORDS];
     struct name names[NAMES];
-    uint32_t buckets[BUCKETS]; /* the first name, or NONE */
+    uint32_t buckets[BUCKETS], owners[BUCKETS]; /* the first name and account, or NONE */
+    uint32_t oldest, newest;                    /* of the places in use, or NONE */
+    uint32_t free_place, free_account;          /* or NONE */
     size_t ids, records;
-    uint64_t now, seed;
+    uint64_t seed;
 };
 
 enum status server_replay_new(struct server_replay **out, struct err *e)
@@ -41,7 +53,10 @@ enum status server_replay_new(struct server_replay **out, struct err *e)
         return err_set(e, ST_NO_MEMORY, "", "no memory for the ids of replies");
     pthread_mutex_init(&st->lock, NULL);
     for (size_t i = 0; i < BUCKETS; i++)
-        st->buckets[i] = NONE;
+        st->buckets[i] = st->owners[i] = NONE;
+    for (uint32_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
+        st->places[i].newer = st->accounts[i].next = i + 1 < LIMIT_REPLAY_RECORDS ? i + 1 : NONE;
+    st->oldest = st->newest = NONE;
     st->seed = clock_ns();
     return ST_OK;
 }
@@ -134,63 +149,106 @@ static void unlink_name(struct server_replay *st, uint32_t at)
     *m = (struct name){0};
 }
 
-/* ---- the store ---- */
+/* ---- owners ---- */
 
-/* Empties a place; what is to be freed, if nobody else holds it. */
-static struct server_record *evict(struct server_replay *st, size_t at)
+/* Where the index of an owner's account stands; *link is NONE if it has none. */
+static uint32_t *account_link(struct server_replay *st, uint64_t owner)
 {
-    struct server_record *r = st->places[at].record;
-    for (uint32_t i = 0; i < SERVER_REPLAY_NAMES; i++)
-        unlink_name(st, (uint32_t)at * SERVER_REPLAY_NAMES + i);
-    st->places[at] = (struct place){0};
-    st->records--;
-    st->ids -= r->ids.n;
-    return disown(r);
+    uint32_t *link = &st->owners[owner % BUCKETS];
+    while (*link != NONE && st->accounts[*link].owner != owner)
+        link = &st->accounts[*link].next;
+    return link;
 }
 
-void server_replay_free(struct server_replay *st)
+/* Each account has a record, so that there are enough of them for one more. */
+static uint32_t open_account(struct server_replay *st, uint64_t owner)
 {
-    if (!st)
-        return;
-    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
-        if (st->places[i].record)
-            free_record(evict(st, i));
-    pthread_mutex_destroy(&st->lock);
-    free(st);
-}
-
-/* A free place, or the one that was used longest ago. */
-static size_t oldest(const struct server_replay *st)
-{
-    size_t best = 0;
-    for (size_t i = 1; i < LIMIT_REPLAY_RECORDS; i++)
-        if (st->places[i].used < st->places[best].used)
-            best = i;
-    return best;
-}
-
-/* The oldest record, of that owner alone if `owner` is not 0; NONE without any. */
-static size_t oldest_record(const struct server_replay *st, uint64_t owner)
-{
-    size_t found = NONE;
-    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++) {
-        const struct place *p = &st->places[i];
-        if (p->record && (!owner || p->owner == owner) && (found == NONE || p->used < st->places[found].used))
-            found = i;
+    uint32_t *link = account_link(st, owner);
+    if (*link == NONE) {
+        uint32_t at = st->free_account;
+        st->free_account = st->accounts[at].next;
+        st->accounts[at] = (struct account){.owner = owner, .next = NONE};
+        *link = at;
     }
-    return found;
+    return *link;
+}
+
+static void close_account(struct server_replay *st, uint32_t at)
+{
+    uint32_t *link = account_link(st, st->accounts[at].owner);
+    *link = st->accounts[at].next;
+    st->accounts[at].next = st->free_account;
+    st->free_account = at;
 }
 
 /* An owner who would hold more than half, with n more ids, makes room at its own expense. */
-static bool too_much(const struct server_replay *st, uint64_t owner, size_t n)
+static bool too_much(struct server_replay *st, uint64_t owner, size_t n)
 {
-    size_t records = 1, ids = n;
-    for (size_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
-        if (st->places[i].record && st->places[i].owner == owner) {
-            records++;
-            ids += st->places[i].record->ids.n;
-        }
-    return records > LIMIT_REPLAY_RECORDS / 2 || ids > LIMIT_REPLAY_IDS / 2;
+    uint32_t at = *account_link(st, owner);
+    size_t records = at == NONE ? 0 : st->accounts[at].records, ids = at == NONE ? 0 : st->accounts[at].ids;
+    return records + 1 > LIMIT_REPLAY_RECORDS / 2 || ids + n > LIMIT_REPLAY_IDS / 2;
+}
+
+/* ---- the order of use ---- */
+
+static void take_out(struct server_replay *st, uint32_t at)
+{
+    struct place *p = &st->places[at];
+    *(p->older == NONE ? &st->oldest : &st->places[p->older].newer) = p->newer;
+    *(p->newer == NONE ? &st->newest : &st->places[p->newer].older) = p->older;
+}
+
+static void put_newest(struct server_replay *st, uint32_t at)
+{
+    st->places[at].older = st->newest;
+    st->places[at].newer = NONE;
+    *(st->newest == NONE ? &st->oldest : &st->places[st->newest].newer) = at;
+    st->newest = at;
+}
+
+/* The oldest record, of that owner if it has any. */
+static uint32_t oldest_of(const struct server_replay *st, uint64_t owner)
+{
+    for (uint32_t i = st->oldest; i != NONE; i = st->places[i].newer)
+        if (st->accounts[st->places[i].account].owner == owner)
+            return i;
+    return st->oldest;
+}
+
+/* ---- the store ---- */
+
+/* Empties a place; what is to be freed, if nobody else holds it. */
+static struct server_record *evict(struct server_replay *st, uint32_t at)
+{
+    struct server_record *r = st->places[at].record;
+    uint32_t of = st->places[at].account;
+    struct account *account = &st->accounts[of];
+    for (uint32_t i = 0; i < SERVER_REPLAY_NAMES; i++)
+        unlink_name(st, at * SERVER_REPLAY_NAMES + i);
+    take_out(st, at);
+    st->places[at] = (struct place){.newer = st->free_place};
+    st->free_place = at;
+    st->records--;
+    st->ids -= r->ids.n;
+    account->ids -= r->ids.n;
+    if (!--account->records)
+        close_account(st, of);
+    return disown(r);
+}
+
+/* There is room. Returns the place. */
+static uint32_t admit(struct server_replay *st, uint64_t owner, struct server_record *r)
+{
+    uint32_t at = st->free_place;
+    struct place *p = &st->places[at];
+    st->free_place = p->newer;
+    *p = (struct place){.record = r, .account = open_account(st, owner)};
+    put_newest(st, at);
+    st->records++;
+    st->ids += r->ids.n;
+    st->accounts[p->account].records++;
+    st->accounts[p->account].ids += r->ids.n;
+    return at;
 }
 
 /* The oldest record that is in the way of n more ids, emptied; false when there is room. */
@@ -199,15 +257,23 @@ static bool make_room(struct server_replay *st, uint64_t owner, size_t n, struct
     *gone = NULL;
     if (st->records < LIMIT_REPLAY_RECORDS && n <= LIMIT_REPLAY_IDS - st->ids)
         return false;
-    size_t victim = too_much(st, owner, n) ? oldest_record(st, owner) : NONE;
-    *gone = evict(st, victim == NONE ? oldest_record(st, 0) : victim);
+    *gone = evict(st, too_much(st, owner, n) ? oldest_of(st, owner) : st->oldest);
     return true;
 }
 
-/* Never 0. */
+void server_replay_free(struct server_replay *st)
+{
+    if (!st)
+        return;
+    while (st->oldest != NONE)
+        free_record(evict(st, st->oldest));
+    pthread_mutex_destroy(&st->lock);
+    free(st);
+}
+
 static uint64_t hash_owner(const struct server_replay *st, struct server_name salt)
 {
-    return hash_bytes(14695981039346656037u ^ st->seed, salt.s, salt.n) | 1;
+    return hash_bytes(14695981039346656037u ^ st->seed, salt.s, salt.n);
 }
 
 void server_replay_put(struct server_replay *st, struct server_name salt, const struct server_name *names, size_t n,
@@ -229,13 +295,10 @@ void server_replay_put(struct server_replay *st, struct server_name salt, const 
     const uint64_t owner = hash_owner(st, salt);
     while (make_room(st, owner, record->n, &gone))
         free_record(gone);
-    size_t at = oldest(st);
-    st->places[at] = (struct place){r, ++st->now, owner};
-    st->records++;
-    st->ids += record->n;
+    uint32_t at = admit(st, owner, r);
     for (uint32_t i = 0; i < n; i++) {
         if (keys[i])
-            link_name(st, (uint32_t)at * SERVER_REPLAY_NAMES + i, keys[i], sizes[i], hash_name(st, salt, names[i]));
+            link_name(st, at * SERVER_REPLAY_NAMES + i, keys[i], sizes[i], hash_name(st, salt, names[i]));
         keys[i] = NULL;
     }
     pthread_mutex_unlock(&st->lock);
@@ -263,10 +326,12 @@ void server_replay_find(struct server_replay *st, struct server_name salt, struc
     uint64_t hash = hash_name(st, salt, name);
     for (uint32_t i = st->buckets[hash % BUCKETS]; i != NONE && *count < cap; i = st->names[i].next) {
         const struct name *m = &st->names[i];
-        struct place *p = &st->places[i / SERVER_REPLAY_NAMES];
+        uint32_t at = i / SERVER_REPLAY_NAMES;
+        struct place *p = &st->places[at];
         if (m->hash != hash || m->n != n || memcmp(m->key, key, n) != 0 || among(out, *count, p->record))
             continue;
-        p->used = ++st->now;
+        take_out(st, at);
+        put_newest(st, at);
         p->record->owners++;
         out[(*count)++] = p->record;
     }
