@@ -11,9 +11,9 @@ figure. bench/peers.sh builds the peers; one that is not there is named as skipp
 Otherwise it is 0 when everything was measured, bars met or not. Needs an idle machine and says so when it is not.
 
 Writes a section of bench/RESULTS.md for each model, and the chart bench/results.png of all that stands there. --quick
-takes less than five minutes and writes no file, nor does a choice of figures. --json prints one object: {"isa",
-"threads", "ratios": {"model/figure": ffwd ÷ better peer, higher is better}, "limits": {"machine": what was probed,
-"reached": {"model/figure": share of the limit}}, "skipped": {peer: why}}.
+takes less than five minutes. It writes no file, nor does a choice of figures, unless --out names one. --json prints one
+object: {"isa", "threads", "ratios": {"model/figure": ffwd ÷ better peer, higher is better}, "limits": {"machine": what
+was probed, "reached": {"model/figure": share of the limit}}, "skipped": {peer: why}}.
 """
 import argparse
 import json
@@ -231,12 +231,13 @@ def arguments():
     ask.add_argument("--ffwd", default=os.environ.get("FFWD", os.path.join(kit.BUILD, "ffwd")))
     ask.add_argument("--peers", default="", help="folder of llama.cpp's programs (default: that of bench/peers.sh)")
     ask.add_argument("--ik", default="", help="folder of ik_llama.cpp's")
-    ask.add_argument("--out", default=os.path.join(kit.HERE, "RESULTS.md"), help="- writes no file")
+    ask.add_argument("--out", help="the file whose sections are replaced; - for none (default: RESULTS.md, or none with --quick "
+                     "or --figures)")
     args = ask.parse_args()
     models = bars.QUICK_MODELS if args.quick else list(bars.MODELS)
     figures = bars.QUICK_FIGURES if args.quick else list(bars.FIGURES)
-    if args.figures or args.quick:
-        args.out = "-"
+    if not args.out:
+        args.out = "-" if args.figures or args.quick else os.path.join(kit.HERE, "RESULTS.md")
     args.models = chosen(args.models, bars.MODELS, "models", str.__eq__) if args.models else models
     args.figures = chosen(args.figures, bars.FIGURES, "figures", is_figure) if args.figures else figures
     return args

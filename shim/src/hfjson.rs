@@ -9,7 +9,7 @@ use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok, Words};
 use crate::vocab::{
     byte_of, spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNUSED, USER_DEFINED,
 };
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use serde_json::Value;
 use tokenizers::{ModelWrapper, Tokenizer};
 
@@ -31,6 +31,7 @@ pub fn build(json: &[u8], named_ends: &[i32]) -> Res<Tok> {
     doc["post_processor"] = Value::Null;
     doc["truncation"] = Value::Null;
     doc["padding"] = Value::Null;
+    doc["model"]["dropout"] = Value::Null; // of training: the same text would have other ids each time
     let unk = doc["model"]["unk_token"].as_str().and_then(|u| ids.get(u).copied()).map_or(NONE, |i| i as i32);
     let mut joins = Joins::default();
     if shape.spm {
@@ -235,9 +236,13 @@ fn table(doc: &Value, added: &[Added], shape: &Shape) -> Res<(Vocab, Ids)> {
         return fail(FFWD_MODEL, "tokenizer.json has no model.vocab");
     };
     let mut ids: Ids = AHashMap::with_capacity(words.len() + added.len());
+    let mut given = AHashSet::with_capacity(words.len());
     for (text, id) in words {
         match id.as_u64() {
             Some(i) if i < (4 << 20) => {
+                if !given.insert(i) {
+                    return fail(FFWD_MODEL, format!("tokenizer.json gives \"{text}\" the id of another word, {i}"));
+                }
                 ids.insert(text.clone(), i as u32);
             }
             _ => return fail(FFWD_MODEL, format!("tokenizer.json gives \"{text}\" no valid id")),

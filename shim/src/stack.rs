@@ -3,10 +3,10 @@
 //! A rendering switches to one in place and back: handing it to a thread that has one, and waiting for it, cost more than
 //! rendering a short conversation. A few stacks stay mapped for the next.
 
+use std::cell::UnsafeCell;
 use std::io;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Reserved only: memory is taken where it is touched.
 const STACK: usize = 256 << 20;
@@ -14,7 +14,8 @@ const STACK: usize = 256 << 20;
 const GUARD: usize = 64 << 10;
 /// Stacks that stay when nobody needs them,
 const IDLE_MOST: usize = 4;
-/// and the pages that may have been touched while one was in use, of it or otherwise: one that was deep once is given back.
+/// and the pages that may be touched first while one is in use, of it or otherwise, all uses together: then it is given
+/// back, since it may have been deep.
 const TOUCHED_MOST: i64 = 1024;
 
 struct Stack {
@@ -25,7 +26,18 @@ struct Stack {
 // SAFETY: memory that nothing else points to.
 unsafe impl Send for Stack {}
 
-static IDLE: Mutex<[Option<Stack>; IDLE_MOST]> = Mutex::new([const { None }; IDLE_MOST]);
+/// Those that nobody uses, behind the system's mutex. Rust's own would do, but for ThreadSanitizer, which does not see into
+/// it and would take what two threads write to one stack, one after the other, for a race.
+struct Idle {
+    lock: UnsafeCell<[u64; 8]>, // zeros are an unlocked one, with glibc and musl
+    stacks: UnsafeCell<[Option<Stack>; IDLE_MOST]>,
+}
+
+// SAFETY: see Idle::with.
+unsafe impl Sync for Idle {}
+
+static IDLE: Idle =
+    Idle { lock: UnsafeCell::new([0; 8]), stacks: UnsafeCell::new([const { None }; IDLE_MOST]) };
 
 #[allow(unused_doc_comments)] // this one is for cbindgen
 /// cbindgen:ignore
@@ -34,6 +46,8 @@ extern "C" {
     fn mprotect(at: *mut u8, n: usize, protection: i32) -> i32;
     fn madvise(at: *mut u8, n: usize, advice: i32) -> i32;
     fn munmap(at: *mut u8, n: usize) -> i32;
+    fn pthread_mutex_trylock(lock: *mut [u64; 8]) -> i32;
+    fn pthread_mutex_unlock(lock: *mut [u64; 8]) -> i32;
     fn getrusage(who: i32, usage: *mut [i64; 18]) -> i32;
 }
 
@@ -59,16 +73,17 @@ impl Stack {
     }
 
     fn idle() -> Option<Stack> {
-        idle_stacks()?.iter_mut().find_map(Option::take)
+        IDLE.with(|idle| idle.iter_mut().find_map(Option::take)).flatten()
     }
 
     /// In a free place, if there is one.
     fn stay(self) {
-        if let Some(mut idle) = idle_stacks() {
+        let mut kept = Some(self);
+        IDLE.with(|idle| {
             if let Some(free) = idle.iter_mut().find(|s| s.is_none()) {
-                *free = Some(self);
+                *free = kept.take();
             }
-        }
+        });
     }
 }
 
@@ -79,12 +94,19 @@ impl Drop for Stack {
     }
 }
 
-/// None while somebody else looks, who in the child of a fork would do so for ever.
-fn idle_stacks() -> Option<MutexGuard<'static, [Option<Stack>; IDLE_MOST]>> {
-    match IDLE.try_lock() {
-        Ok(idle) => Some(idle),
-        Err(TryLockError::Poisoned(idle)) => Some(idle.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
+impl Idle {
+    /// None while somebody else looks, who in the child of a fork would do so for ever.
+    fn with<T>(&self, look: impl FnOnce(&mut [Option<Stack>; IDLE_MOST]) -> T) -> Option<T> {
+        // SAFETY: the lock is initialised and never moves; who holds it is the only one to touch the stacks, and `look`, in
+        // this file, neither panics nor comes back here.
+        unsafe {
+            if pthread_mutex_trylock(self.lock.get()) != 0 {
+                return None;
+            }
+            let seen = look(&mut *self.stacks.get());
+            pthread_mutex_unlock(self.lock.get());
+            Some(seen)
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::vocab::{ByteLevel, Vocab, BYTE, NONE};
 use ahash::AHashSet;
 use fancy_regex::Regex;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokenizers::models::bpe::BPE;
 use tokenizers::{Model, Tokenizer};
 
@@ -34,26 +34,23 @@ pub enum Merger {
     Scored(Scored),
 }
 
-/// A list of merges, and what became of words that are tokens: nearly all are merged to just that, and need not be again.
+/// A list of merges, and which tokens are known to be what their own text becomes: nearly all are, and such a word need
+/// not be merged again. Each text has an id of its own.
 pub struct Words {
     bpe: BPE,
-    fates: Vec<AtomicU8>, // by id
+    whole: Vec<AtomicBool>, // by id
 }
-
-const NOT_MET: u8 = 0;
-const WHOLE: u8 = 1; // the word becomes its token
-const APART: u8 = 2; // it does not
 
 impl Words {
     pub fn new(bpe: BPE, vocab: usize) -> Words {
-        Words { bpe, fates: (0..vocab).map(|_| AtomicU8::new(NOT_MET)).collect() }
+        Words { bpe, whole: (0..vocab).map(|_| AtomicBool::new(false)).collect() }
     }
 
     fn merge(&self, word: &str, out: &mut Vec<i32>) -> Res<()> {
         pieces(word, &mut |p| {
             let id = self.bpe.token_to_id(p);
-            let fate = id.and_then(|i| self.fates.get(i as usize));
-            if let (Some(i), Some(WHOLE)) = (id, fate.map(|f| f.load(Ordering::Relaxed))) {
+            let whole = id.and_then(|i| self.whole.get(i as usize));
+            if let (Some(i), Some(true)) = (id, whole.map(|w| w.load(Ordering::Relaxed))) {
                 out.push(i as i32);
                 return Ok(());
             }
@@ -61,9 +58,10 @@ impl Words {
                 Ok(t) => t,
                 Err(e) => return fail(FFWD_ARGUMENT, format!("the text cannot be encoded: {e}")),
             };
-            if let Some(f) = fate {
-                let whole = tokens.len() == 1 && id == Some(tokens[0].id);
-                f.store(if whole { WHOLE } else { APART }, Ordering::Relaxed);
+            if let (Some(w), [t]) = (whole, tokens.as_slice()) {
+                if id == Some(t.id) {
+                    w.store(true, Ordering::Relaxed);
+                }
             }
             out.extend(tokens.iter().map(|t| t.id as i32));
             Ok(())

@@ -44,7 +44,8 @@ static struct token_range range_of(const struct model_run *r, uint32_t task)
 /* --- linear layers ---------------------------------------------------------------------------------------------------- */
 
 /* How the weights of a job are given to its tasks. Workers take tasks in turn, so task t is the next part of range t % n of
- * n equal ranges: each worker walks along memory, as long as none is much slower than the others. */
+ * n ranges, of which none has two parts more than another: each worker walks along memory, as long as none is much slower
+ * than the others. */
 struct spread {
     uint32_t tasks, ranges;
 };

@@ -1,5 +1,5 @@
-/* replay_store: see replay_store.h. A table of records in the order of their use, hash tables over names and owners. What
- * a request costs does not grow with what is kept. */
+/* replay_store: see replay_store.h. A table of records in the order of their use, of all and of each owner's, and hash
+ * tables over names and owners. To keep one takes no longer the more are kept, unless they share a name. */
 #include "server/replay_store.h"
 
 #include <pthread.h>
@@ -19,18 +19,28 @@ struct name {
     uint32_t next;
 };
 
-/* A free place is in the list of those; one in use is in the order of use, between two others or an end. */
-struct place {
-    struct server_record *record; /* NULL = free */
-    uint32_t older, newer;        /* places, or NONE; `newer` of a free one: the next free one */
-    uint32_t account;
+/* Places in the order of their use. */
+struct order {
+    uint32_t oldest, newest; /* or NONE */
 };
 
-/* What an owner of records holds. Free ones are linked by `next`. */
+enum { ALL, OWN, ORDERS }; /* a place in use is in two: that of all, and that of its account */
+
+struct place {
+    struct server_record *record; /* NULL = free */
+    uint32_t account;
+    struct {
+        uint32_t older, newer; /* places, or NONE */
+    } in[ORDERS];
+    uint32_t next_free;
+};
+
+/* What one owner holds. */
 struct account {
     uint64_t owner; /* hash of its namespace */
     size_t records, ids;
-    uint32_t next; /* of its bucket */
+    struct order used;
+    uint32_t next; /* of its bucket, or of the free ones */
 };
 
 struct server_replay {
@@ -38,9 +48,9 @@ struct server_replay {
     struct place places[LIMIT_REPLAY_RECORDS];
     struct account accounts[LIMIT_REPLAY_RECORDS];
     struct name names[NAMES];
-    uint32_t buckets[BUCKETS], owners[BUCKETS]; /* the first name and account, or NONE */
-    uint32_t oldest, newest;                    /* of the places in use, or NONE */
-    uint32_t free_place, free_account;          /* or NONE */
+    uint32_t buckets[BUCKETS], account_buckets[BUCKETS]; /* the first of each, or NONE */
+    struct order used;
+    uint32_t free_place, free_account; /* the first, or NONE */
     size_t ids, records;
     uint64_t seed;
 };
@@ -53,10 +63,10 @@ enum status server_replay_new(struct server_replay **out, struct err *e)
         return err_set(e, ST_NO_MEMORY, "", "no memory for the ids of replies");
     pthread_mutex_init(&st->lock, NULL);
     for (size_t i = 0; i < BUCKETS; i++)
-        st->buckets[i] = st->owners[i] = NONE;
+        st->buckets[i] = st->account_buckets[i] = NONE;
     for (uint32_t i = 0; i < LIMIT_REPLAY_RECORDS; i++)
-        st->places[i].newer = st->accounts[i].next = i + 1 < LIMIT_REPLAY_RECORDS ? i + 1 : NONE;
-    st->oldest = st->newest = NONE;
+        st->places[i].next_free = st->accounts[i].next = i + 1 < LIMIT_REPLAY_RECORDS ? i + 1 : NONE;
+    st->used = (struct order){NONE, NONE};
     st->seed = clock_ns();
     return ST_OK;
 }
@@ -149,12 +159,12 @@ static void unlink_name(struct server_replay *st, uint32_t at)
     *m = (struct name){0};
 }
 
-/* ---- owners ---- */
+/* ---- accounts ---- */
 
 /* Where the index of an owner's account stands; *link is NONE if it has none. */
 static uint32_t *account_link(struct server_replay *st, uint64_t owner)
 {
-    uint32_t *link = &st->owners[owner % BUCKETS];
+    uint32_t *link = &st->account_buckets[owner % BUCKETS];
     while (*link != NONE && st->accounts[*link].owner != owner)
         link = &st->accounts[*link].next;
     return link;
@@ -167,7 +177,7 @@ static uint32_t open_account(struct server_replay *st, uint64_t owner)
     if (*link == NONE) {
         uint32_t at = st->free_account;
         st->free_account = st->accounts[at].next;
-        st->accounts[at] = (struct account){.owner = owner, .next = NONE};
+        st->accounts[at] = (struct account){.owner = owner, .used = {NONE, NONE}, .next = NONE};
         *link = at;
     }
     return *link;
@@ -191,28 +201,37 @@ static bool too_much(struct server_replay *st, uint64_t owner, size_t n)
 
 /* ---- the order of use ---- */
 
+static struct order *order_of(struct server_replay *st, uint32_t at, int which)
+{
+    return which == ALL ? &st->used : &st->accounts[st->places[at].account].used;
+}
+
 static void take_out(struct server_replay *st, uint32_t at)
 {
-    struct place *p = &st->places[at];
-    *(p->older == NONE ? &st->oldest : &st->places[p->older].newer) = p->newer;
-    *(p->newer == NONE ? &st->newest : &st->places[p->newer].older) = p->older;
+    for (int i = 0; i < ORDERS; i++) {
+        struct order *o = order_of(st, at, i);
+        uint32_t older = st->places[at].in[i].older, newer = st->places[at].in[i].newer;
+        *(older == NONE ? &o->oldest : &st->places[older].in[i].newer) = newer;
+        *(newer == NONE ? &o->newest : &st->places[newer].in[i].older) = older;
+    }
 }
 
 static void put_newest(struct server_replay *st, uint32_t at)
 {
-    st->places[at].older = st->newest;
-    st->places[at].newer = NONE;
-    *(st->newest == NONE ? &st->oldest : &st->places[st->newest].newer) = at;
-    st->newest = at;
+    for (int i = 0; i < ORDERS; i++) {
+        struct order *o = order_of(st, at, i);
+        st->places[at].in[i].older = o->newest;
+        st->places[at].in[i].newer = NONE;
+        *(o->newest == NONE ? &o->oldest : &st->places[o->newest].in[i].newer) = at;
+        o->newest = at;
+    }
 }
 
 /* The oldest record, of that owner if it has any. */
-static uint32_t oldest_of(const struct server_replay *st, uint64_t owner)
+static uint32_t oldest_of(struct server_replay *st, uint64_t owner)
 {
-    for (uint32_t i = st->oldest; i != NONE; i = st->places[i].newer)
-        if (st->accounts[st->places[i].account].owner == owner)
-            return i;
-    return st->oldest;
+    uint32_t account = *account_link(st, owner);
+    return account == NONE ? st->used.oldest : st->accounts[account].used.oldest;
 }
 
 /* ---- the store ---- */
@@ -221,18 +240,18 @@ static uint32_t oldest_of(const struct server_replay *st, uint64_t owner)
 static struct server_record *evict(struct server_replay *st, uint32_t at)
 {
     struct server_record *r = st->places[at].record;
-    uint32_t of = st->places[at].account;
-    struct account *account = &st->accounts[of];
+    uint32_t account_at = st->places[at].account;
+    struct account *account = &st->accounts[account_at];
     for (uint32_t i = 0; i < SERVER_REPLAY_NAMES; i++)
         unlink_name(st, at * SERVER_REPLAY_NAMES + i);
     take_out(st, at);
-    st->places[at] = (struct place){.newer = st->free_place};
+    st->places[at] = (struct place){.next_free = st->free_place};
     st->free_place = at;
     st->records--;
     st->ids -= r->ids.n;
     account->ids -= r->ids.n;
     if (!--account->records)
-        close_account(st, of);
+        close_account(st, account_at);
     return disown(r);
 }
 
@@ -241,7 +260,7 @@ static uint32_t admit(struct server_replay *st, uint64_t owner, struct server_re
 {
     uint32_t at = st->free_place;
     struct place *p = &st->places[at];
-    st->free_place = p->newer;
+    st->free_place = p->next_free;
     *p = (struct place){.record = r, .account = open_account(st, owner)};
     put_newest(st, at);
     st->records++;
@@ -257,7 +276,7 @@ static bool make_room(struct server_replay *st, uint64_t owner, size_t n, struct
     *gone = NULL;
     if (st->records < LIMIT_REPLAY_RECORDS && n <= LIMIT_REPLAY_IDS - st->ids)
         return false;
-    *gone = evict(st, too_much(st, owner, n) ? oldest_of(st, owner) : st->oldest);
+    *gone = evict(st, too_much(st, owner, n) ? oldest_of(st, owner) : st->used.oldest);
     return true;
 }
 
@@ -265,8 +284,8 @@ void server_replay_free(struct server_replay *st)
 {
     if (!st)
         return;
-    while (st->oldest != NONE)
-        free_record(evict(st, st->oldest));
+    while (st->used.oldest != NONE)
+        free_record(evict(st, st->used.oldest));
     pthread_mutex_destroy(&st->lock);
     free(st);
 }

@@ -165,6 +165,29 @@ static void test_byte_level(void **state)
     tok_free(t);
 }
 
+/* A word that is a token is merged the first time only, and one that no merge makes comes apart each time. */
+static void test_words_again(void **state)
+{
+    static struct words w;
+    struct tok_source src;
+    struct tok *t;
+    struct err e;
+    (void)state;
+    begin_bytes(&w);
+    add(&w, "he", TOK_NORMAL, 0);
+    add(&w, "ll", TOK_NORMAL, 0);
+    add(&w, "hell", TOK_NORMAL, 0);
+    add(&w, "oo", TOK_NORMAL, 0);
+    src = byte_source(&w, 3);
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    for (int i = 0; i < 3; i++) {
+        check_ids(t, "hell", TOK_PLAIN, IDS(258));
+        check_ids(t, "oo", TOK_PLAIN, IDS('o', 'o'));
+        check_ids(t, "he", TOK_PLAIN, IDS(256));
+    }
+    tok_free(t);
+}
+
 static void test_sentence_piece(void **state)
 {
     (void)state;
@@ -272,6 +295,11 @@ static void test_json(void **state)
     assert_true(tok_is_eos(t, 3) && tok_adds_bos(t));
     assert_int_equal(tok_bos(t), 3);
     tok_free(t);
+    static char twice[sizeof json];
+    memcpy(twice, json, sizeof json);
+    strstr(twice, "\"ab\":2")[5] = '1';
+    assert_int_equal(tok_new_json(&t, twice, sizeof json - 1, NULL, 0, &e), ST_MODEL);
+    assert_non_null(strstr(e.text, "the id of another word, 1"));
 }
 
 /* --- streams --------------------------------------------------------------------------------------------------------- */
@@ -508,7 +536,8 @@ int main(void)
 {
     setenv("TZ", "UTC", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_words_again),
+        cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_json),       cmocka_unit_test(test_stream),         cmocka_unit_test(test_templates),
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_nesting),        cmocka_unit_test(test_trust),
         cmocka_unit_test(test_shim),       cmocka_unit_test(test_ends),

@@ -6,8 +6,8 @@
  * (8 × 2 × 15 × 127 < 2^15), four for 5 and MXFP4's 0 to 24, two for 6, one for |8|. The widening multiply-add applies the
  * scales of 16 k too.
  *
- * For a chunk of up to 64 tokens the sums of one panel stay in the first-level cache. Weights are unpacked to bytes once
- * per 32-k block and then met by all tokens; with few tokens they are unpacked in registers instead.
+ * For a chunk of up to 64 tokens the sums of one panel stay in the first-level cache. Weights that are not bytes become so
+ * once per 32-k block and are then met by all tokens; with few tokens they are unpacked in registers instead.
  */
 #include "kern/avx2/vec.h"
 

@@ -13,10 +13,10 @@
 #ifndef KERN_SIMD_CHUNK_H
 #define KERN_SIMD_CHUNK_H
 
-/* Bytes of quants that are asked for before they are needed, and the meta that goes with them. One or two tokens pass them
- * so fast that the processor looks ahead by itself; more need so many instructions for a block that it does not. */
+/* Bytes of quants that are asked for before they are needed, and the meta that goes with them, or the next. One or two
+ * tokens pass them so fast that the processor looks ahead by itself; more need too many instructions for a block. */
 #define AHEAD 1024u
-#define AHEAD_OF_MANY 2048u
+#define AHEAD_OF_SEVERAL 2048u
 
 /* A panel's quants and its meta are two streams, which the processor's own prefetchers lose at each panel's end: both go
  * on in the next panel. `q`: the quants of block b; `meta`: of its file block; `bytes`: how far ahead. */
@@ -50,7 +50,7 @@ VEC_INLINE void panel_few(ktype type, const struct kern_mat *m, const uint8_t *p
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
         const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
         struct panel_scales s = scales_of(type, mb, b % l.per_block);
-        prefetch_block(type, m, q, mb, b, n > 2 ? AHEAD_OF_MANY : AHEAD);
+        prefetch_block(type, m, q, mb, b, n > 2 ? AHEAD_OF_SEVERAL : AHEAD);
         block_tile(type, 0, q, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, at, n);
     }
     for (int t = 0; t < n; t++)
@@ -69,7 +69,7 @@ VEC_INLINE void panel_many(ktype type, const struct kern_mat *m, const uint8_t *
     for (uint32_t b = 0; b < m->cols / KERN_QBLOCK; b++) {
         const uint8_t *q = panel + (size_t)b * l.quant_bytes, *mb = meta + (size_t)(b / l.per_block) * l.meta_bytes;
         struct panel_scales s = scales_of(type, mb, b % l.per_block);
-        prefetch_block(type, m, q, mb, b, AHEAD_OF_MANY);
+        prefetch_block(type, m, q, mb, b, AHEAD_OF_SEVERAL);
         const uint8_t *w = unpack_block(type, q, bytes);
         block_tokens(type, w, &s, x + (size_t)b * n * KERN_QBLOCK, xm + (size_t)b * n, acc, n);
     }
