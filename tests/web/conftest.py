@@ -115,6 +115,12 @@ def scripted(page, *deltas, finish="stop"):
     return asked
 
 
+def unending(page):
+    """The next replies go on for as long as there is room, and do not repeat themselves, which would be fast."""
+    page.route("**/v1/chat/completions", lambda route: route.continue_(post_data=json.dumps(
+        {**route.request.post_data_json, "ignore_eos": True, "temperature": 2})))
+
+
 def pytest_terminal_summary(terminalreporter):
     n = {k: len(terminalreporter.stats.get(k, [])) for k in ("passed", "failed", "error", "skipped")}
     print(f"\nweb: {n['passed']} passed, {n['failed'] + n['error']} failed, {n['skipped']} skipped")

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import PHONE, ask, ended, opened, scripted, send, settings, until
+from conftest import PHONE, ask, ended, opened, scripted, send, settings, unending, until
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}, "large": {"type": "boolean"}},
           "required": ["city", "large"], "additionalProperties": False}
@@ -25,6 +25,7 @@ def test_send_streams_and_reload_keeps_history(page):
 
 
 def test_stop_keeps_what_came(page):
+    unending(page)
     send(page, "Count from one to a thousand, in words.")
     until(page, "document.querySelector('.message.assistant .markdown')?.textContent.length > 20")
     page.press("#text", "Escape")
@@ -141,6 +142,7 @@ STORED = """new Promise((done) => { indexedDB.open('ffwd').onsuccess = (e) => {
 
 def test_a_conversation_is_deleted_while_it_is_written(page):
     page.on("dialog", lambda d: d.accept())
+    unending(page)
     send(page, "Count from one to a thousand, in words.")
     until(page, "document.querySelector('.message.assistant .markdown')?.textContent.length > 20")
     assert page.evaluate(STORED) == 2
