@@ -23,9 +23,6 @@ struct Stack {
     touched: i64,
 }
 
-// SAFETY: memory that nothing else points to.
-unsafe impl Send for Stack {}
-
 /// Those that nobody uses, behind the system's mutex. Rust's own would do, but for ThreadSanitizer, which does not see into
 /// it and would take what two threads write to one stack, one after the other, for a race.
 struct Idle {
@@ -33,7 +30,7 @@ struct Idle {
     stacks: UnsafeCell<[Option<Stack>; IDLE_MOST]>,
 }
 
-// SAFETY: see Idle::with.
+// SAFETY: see Idle::with. A stack is memory that nothing else points to.
 unsafe impl Sync for Idle {}
 
 static IDLE: Idle =

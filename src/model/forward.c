@@ -94,20 +94,20 @@ static uint32_t panels_per_task(const struct model_run *r, uint32_t panels, size
     return least > coarse ? coarse : least > fine ? (uint32_t)least : fine;
 }
 
-/* Cuts a job into tasks, at most LINEAR_TASKS for each worker and one for each matrix; returns how many. */
-static uint32_t linear_cut(const struct model_run *r, struct linear_job *j)
+/* Cuts a job into tasks, at most LINEAR_TASKS for each worker and one for each matrix; none where it has no tokens. */
+static void linear_cut(const struct model_run *r, struct linear_job *j)
 {
     uint32_t panels = 0, tasks = 0;
+    j->spread = spread_over(r, 0);
     if (!j->act.tokens)
-        return 0;
+        return;
     for (uint32_t i = 0; i < j->n; i++)
         panels += kern_panels(j->mat[i]->rows);
     j->ops = r->m->ops;
     j->step = panels_per_task(r, panels, j->mat[0]->stride, j->act.tokens);
     for (uint32_t i = 0; i < j->n; i++)
         tasks += j->parts[i] = ceil_div(kern_panels(j->mat[i]->rows), j->step);
-    j->spread = spread_over(r, tasks);
-    return tasks;
+    j->spread.tasks = tasks;
 }
 
 /* A job that reads weights. */
@@ -121,7 +121,8 @@ static void run_linear(struct model_run *r, pool_fn *fn, void *ctx, uint32_t tas
 
 static void linear(struct model_run *r, struct linear_job *j)
 {
-    run_linear(r, linear_task, j, linear_cut(r, j));
+    linear_cut(r, j);
+    run_linear(r, linear_task, j, j->spread.tasks);
 }
 
 /* The step's activations x[tokens][cols], to be read by `mat`. */
@@ -476,10 +477,10 @@ static void head_task(void *ctx, uint32_t task, int worker)
 }
 
 /* The first of the largest: parts are in the order of their outputs. */
-static struct kern_top head_top(const struct head_job *j, uint32_t parts, uint32_t i)
+static struct kern_top head_top(const struct head_job *j, uint32_t i)
 {
     struct kern_top top = j->tops[i];
-    for (uint32_t t = 1; t < parts; t++) {
+    for (uint32_t t = 1; t < j->linear.spread.tasks; t++) {
         const struct kern_top *p = &j->tops[(size_t)t * j->linear.act.tokens + i];
         top.finite &= p->finite;
         if (p->value > top.value) {
@@ -505,8 +506,8 @@ void model_head(struct model_run *r, const uint32_t *at, uint32_t n, float *out,
         .tops = top ? r->tops : NULL,
     };
     pool_run(r->pool, head_norm_task, &h, n);
-    uint32_t tasks = linear_cut(r, &h.linear);
-    pool_run(r->pool, head_task, &h, tasks);
+    linear_cut(r, &h.linear);
+    pool_run(r->pool, head_task, &h, h.linear.spread.tasks);
     for (uint32_t i = 0; top && i < n; i++)
-        top[i] = head_top(&h, tasks, i);
+        top[i] = head_top(&h, i);
 }

@@ -1,7 +1,7 @@
 /* calls: see calls.h. */
 #include "calls.h"
 
-#include "byte_stand_in.h"
+#include "words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,44 +18,23 @@
 
 /* ---- a small vocabulary ---- */
 
-#define WORDS 320
-
 struct tok *calls_tok(const char *const *merged, size_t n)
 {
     static const char *const specials[] = {"<|bos|>", "<|im_end|>", "<think>", "</think>"};
-    static const int32_t kinds[] = {TOK_CONTROL, TOK_CONTROL, TOK_USER_DEFINED, TOK_USER_DEFINED};
-    static char store[WORDS][16];
-    struct text_view tokens[WORDS], merges[WORDS];
-    int32_t types[WORDS];
-    struct tok_source src;
+    static const int kinds[] = {TOK_CONTROL, TOK_CONTROL, TOK_USER_DEFINED, TOK_USER_DEFINED};
+    static struct words w;
     struct tok *t;
     struct err e;
-    size_t at = 0;
-    for (unsigned b = 0; b < 256; b++, at++) {
-        byte_stand_in(b, store[at]);
-        types[at] = TOK_NORMAL;
-    }
-    for (int i = 0; i < 4; i++, at++) {
-        snprintf(store[at], sizeof store[at], "%s", specials[i]);
-        types[at] = kinds[i];
-    }
-    for (size_t i = 0; i <= n; i++, at++) {
+    words_begin_bytes(&w);
+    for (int i = 0; i < 4; i++)
+        words_add(&w, specials[i], kinds[i]);
+    for (size_t i = 0; i <= n; i++) {
+        char left[WORDS_BYTES], right[WORDS_BYTES];
         const char *pair = i < n ? merged[i] : "q z"; /* one there has to be */
-        const char *space = strchr(pair, ' ');
-        snprintf(store[at], sizeof store[at], "%.*s%s", (int)(space - pair), pair, space + 1);
-        types[at] = TOK_NORMAL;
-        merges[i] = (struct text_view){pair, strlen(pair)};
+        CHECK(sscanf(pair, "%23s %23s", left, right) == 2, "\"%s\" is no pair", pair);
+        words_merge(&w, left, right);
     }
-    for (size_t i = 0; i < at; i++)
-        tokens[i] = (struct text_view){store[i], strlen(store[i])};
-    tok_source_init(&src);
-    src.model = "gpt2";
-    src.pre = "qwen2";
-    src.tokens = tokens;
-    src.types = types;
-    src.n_tokens = at;
-    src.merges = merges;
-    src.n_merges = n + 1;
+    struct tok_source src = words_source(&w, "qwen2");
     src.bos = 256;
     src.eos = CALLS_END;
     src.add_bos = 0;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "words.h"
 #include "source/draft_pay.h"
 #include "source/source.h"
 
@@ -47,62 +48,29 @@ static void test_pay(void **state)
 }
 
 /* A vocabulary of the 256 bytes and four more. */
-struct vocabulary {
-    struct text_view tokens[264];
-    char store[264][16];
-    int32_t types[264];
-    size_t n;
-    tok_id eos;
-};
-
-static void add(struct vocabulary *v, const char *text, int32_t type)
+static void vocabulary(struct words *w)
 {
-    memcpy(v->store[v->n], text, strlen(text) + 1);
-    v->tokens[v->n] = (struct text_view){v->store[v->n], strlen(text)};
-    v->types[v->n++] = type;
+    words_begin_bytes(w);
+    words_merge(w, "h", "e");
+    words_add(w, "<|begin|>", TOK_CONTROL);
+    words_add(w, "<|end|>", TOK_CONTROL);
+    words_add(w, "<|turn|>", TOK_CONTROL);
 }
 
-static void vocabulary(struct vocabulary *v)
+static struct tok *tokenizer(const struct words *w, tok_id eos)
 {
-    *v = (struct vocabulary){.eos = 258};
-    for (unsigned i = 0, spare = 256; i < 256; i++) { /* GPT-2's character for a byte */
-        bool plain = (i >= 33 && i <= 126) || (i >= 161 && i <= 172) || i >= 174;
-        unsigned c = plain ? i : spare++;
-        char text[3] = {(char)c};
-        if (c >= 128) {
-            text[0] = (char)(0xc0 | c >> 6);
-            text[1] = (char)(0x80 | (c & 63));
-        }
-        add(v, text, TOK_NORMAL);
-    }
-    add(v, "he", TOK_NORMAL);
-    add(v, "<|begin|>", TOK_CONTROL);
-    add(v, "<|end|>", TOK_CONTROL);
-    add(v, "<|turn|>", TOK_CONTROL);
-}
-
-static struct tok *tokenizer(const struct vocabulary *v)
-{
-    struct tok_source src;
+    struct tok_source src = words_source(w, "smollm");
     struct tok *t;
-    tok_source_init(&src);
-    src.model = "gpt2";
-    src.pre = "smollm";
-    src.tokens = v->tokens;
-    src.types = v->types;
-    src.n_tokens = v->n;
-    src.merges = &(struct text_view){"h e", 3};
-    src.n_merges = 1;
-    src.eos = v->eos;
     struct err e;
+    src.eos = eos;
     if (tok_new_gguf(&t, &src, &e))
         fail_msg("%s", e.text);
     return t;
 }
 
-static void differs(const struct tok *target, const struct vocabulary *v, const char *words)
+static void differs(const struct tok *target, const struct words *v, tok_id eos, const char *words)
 {
-    struct tok *t = tokenizer(v);
+    struct tok *t = tokenizer(v, eos);
     struct err e = {.text = ""};
     enum status st = source_draft_same_vocabulary(target, t, &e);
     tok_free(t);
@@ -113,22 +81,22 @@ static void differs(const struct tok *target, const struct vocabulary *v, const 
 static void test_same_vocabulary(void **state)
 {
     (void)state;
-    static struct vocabulary v;
+    enum { END = 258, TURN };
+    static struct words v;
     vocabulary(&v);
-    struct tok *target = tokenizer(&v);
-    differs(target, &v, NULL);
-    add(&v, "<|more|>", TOK_CONTROL);
-    differs(target, &v, "the target's tokenizer has 260 ids, the draft model's 261");
+    struct tok *target = tokenizer(&v, END);
+    differs(target, &v, END, NULL);
+    words_add(&v, "<|more|>", TOK_CONTROL);
+    differs(target, &v, END, "the target's tokenizer has 260 ids, the draft model's 261");
     vocabulary(&v);
     v.n = 259;
-    add(&v, "<|torn|>", TOK_CONTROL);
-    differs(target, &v, "id 259 is \"<|turn|>\" to the target's tokenizer, \"<|torn|>\" to the draft model's");
+    words_add(&v, "<|torn|>", TOK_CONTROL);
+    differs(target, &v, END, "id 259 is \"<|turn|>\" to the target's tokenizer, \"<|torn|>\" to the draft model's");
     vocabulary(&v);
     v.types[259] = TOK_USER_DEFINED;
-    differs(target, &v, "id 259 (\"<|turn|>\") is control to the target's tokenizer, text to the draft model's");
+    differs(target, &v, END, "id 259 (\"<|turn|>\") is control to the target's tokenizer, text to the draft model's");
     vocabulary(&v);
-    v.eos = 259;
-    differs(target, &v, "id 259 (\"<|turn|>\") ends a reply of the draft model only");
+    differs(target, &v, TURN, "id 259 (\"<|turn|>\") ends a reply of the draft model only");
     tok_free(target);
 }
 

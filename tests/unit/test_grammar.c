@@ -11,75 +11,35 @@
 
 #include <cmocka.h>
 
-#include "byte_stand_in.h"
+#include "words.h"
 #include "api/api.h"
 #include "base/base.h"
 #include "text/text.h"
 
-#define MAX_TOKENS 400
-#define WORDS ((MAX_TOKENS + 31) / 32)
-
-struct words {
-    struct text_view tokens[MAX_TOKENS], merges[64];
-    int32_t types[MAX_TOKENS];
-    char store[MAX_TOKENS][24], pairs[64][24];
-    size_t n, merges_n;
-};
+#define MASK_WORDS ((WORDS_MOST + 31) / 32)
 
 static struct words w;
 static struct tok *small;
 static tok_id end_id, tool_id, think_id;
-
-static tok_id add(const char *text, int type)
-{
-    size_t i = w.n++;
-    assert_true(i < MAX_TOKENS);
-    snprintf(w.store[i], sizeof w.store[i], "%s", text);
-    w.tokens[i] = (struct text_view){w.store[i], strlen(w.store[i])};
-    w.types[i] = type;
-    return (tok_id)i;
-}
-
-/* A merge and its token; both parts in stand-ins. */
-static void merge(const char *left, const char *right)
-{
-    char both[24];
-    size_t i = w.merges_n++;
-    snprintf(w.pairs[i], sizeof w.pairs[i], "%s %s", left, right);
-    w.merges[i] = (struct text_view){w.pairs[i], strlen(w.pairs[i])};
-    snprintf(both, sizeof both, "%s%s", left, right);
-    add(both, TOK_NORMAL);
-}
 
 static int setup(void **state)
 {
     (void)state;
     struct tok_source src;
     struct err e;
-    char piece[4];
-    for (unsigned b = 0; b < 256; b++) {
-        byte_stand_in(b, piece);
-        add(piece, TOK_NORMAL);
-    }
-    end_id = add("<|end|>", TOK_CONTROL);
-    add("<|stop|>", TOK_CONTROL);
-    tool_id = add("<|tool|>", TOK_CONTROL);
-    think_id = add("</think>", TOK_USER_DEFINED);
+    words_begin_bytes(&w);
+    end_id = words_add(&w, "<|end|>", TOK_CONTROL);
+    words_add(&w, "<|stop|>", TOK_CONTROL);
+    tool_id = words_add(&w, "<|tool|>", TOK_CONTROL);
+    think_id = words_add(&w, "</think>", TOK_USER_DEFINED);
     static const char *const pairs[][2] = {
         {"t", "r"}, {"u", "e"}, {"tr", "ue"}, {"{", "\""}, {"\"", ":"}, {"\"", "}"}, {"n", "a"}, {"m", "e"},
         {"na", "me"}, {">", "{"}, {">", "x"}, {">", "{\""}, {"]", "}"}, {"1", "2"}, {"12", "3"}, {"a", "b"},
         {"ab", "c"}, {"\xc4\x8a", "\xc4\x8a"}, {"\xc4\xa0", "\xc4\xa0"}, {"\"", ","},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        merge(pairs[i][0], pairs[i][1]);
-    tok_source_init(&src);
-    src.model = "gpt2";
-    src.pre = "llama-bpe";
-    src.tokens = w.tokens;
-    src.types = w.types;
-    src.n_tokens = w.n;
-    src.merges = w.merges;
-    src.n_merges = w.merges_n;
+        words_merge(&w, pairs[i][0], pairs[i][1]);
+    src = words_source(&w, "llama-bpe");
     src.eos = end_id;
     src.eot = end_id + 1;
     return tok_new_gguf(&small, &src, &e) == ST_OK ? 0 : -1;
@@ -343,7 +303,7 @@ static void test_after(void **state)
     struct matcher *m;
     struct matcher_next next;
     struct err e;
-    uint32_t mask[WORDS];
+    uint32_t mask[MASK_WORDS];
     tok_id id;
     /* Plain text that ends inside tokens: `>{` may come, `>x` may not. */
     struct grammar *g = behind(GRAMMAR_JSON, NULL, "<t>");
@@ -414,7 +374,7 @@ static void test_after(void **state)
 static tok_id some(const uint32_t *mask, uint64_t key, uint32_t at)
 {
     uint32_t out[4], n = 0, pick;
-    for (size_t i = 0; i < WORDS; i++)
+    for (size_t i = 0; i < MASK_WORDS; i++)
         n += (uint32_t)__builtin_popcount(mask[i]);
     rng_philox(key, at, 0, out);
     pick = out[0] % n;
@@ -428,7 +388,7 @@ static void test_rollback(void **state)
 {
     (void)state;
     enum { LONG = 40 };
-    static uint32_t masks[LONG + 1][WORDS];
+    static uint32_t masks[LONG + 1][MASK_WORDS];
     static const char *const schemas[] = {
         "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":8},"
         "\"true\":{\"type\":\"integer\"}}}",
@@ -441,7 +401,7 @@ static void test_rollback(void **state)
         struct matcher_next next;
         struct err e;
         tok_id ids[LONG];
-        uint32_t n = 0, again[WORDS] = {0};
+        uint32_t n = 0, again[MASK_WORDS] = {0};
         assert_int_equal(matcher_new(&m, g, &e), ST_OK);
         for (; n < LONG; n++) {
             assert_int_equal(matcher_mask(m, masks[n], &next, &e), ST_OK);
@@ -479,7 +439,7 @@ static void test_consume(void **state)
     struct matcher *m;
     struct matcher_next next;
     struct err e;
-    uint32_t mask[WORDS];
+    uint32_t mask[MASK_WORDS];
     tok_id bad[] = {-1, 100000, (tok_id)w.n, 'x', 0};
     bad[4] = end_id;
     assert_int_equal(matcher_new(&m, g, &e), ST_OK);

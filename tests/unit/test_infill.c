@@ -6,37 +6,22 @@
 
 #include <cmocka.h>
 
-#include "byte_stand_in.h"
+#include "words.h"
 #include "server/infill.h"
 
-enum { BYTES = 256, MOST = BYTES + 8 };
+enum { BYTES = 256 };
 
 /* Ids from BYTES on are control tokens of these names. The file says of them what `said` does. */
 static struct tok *make_tok(const char *const *names, struct tok_infill said, bool bos)
 {
-    static char pieces[BYTES][4];
-    static struct text_view tokens[MOST];
-    static int32_t types[MOST];
-    static const struct text_view merges[] = {{"h e", 3}}; /* there has to be one */
-    struct tok_source src;
+    static struct words w;
     struct tok *t;
     struct err e = {0};
-    tok_source_init(&src);
-    for (; src.n_tokens < BYTES; src.n_tokens++) {
-        byte_stand_in((unsigned)src.n_tokens, pieces[src.n_tokens]);
-        tokens[src.n_tokens] = (struct text_view){pieces[src.n_tokens], strlen(pieces[src.n_tokens])};
-        types[src.n_tokens] = TOK_NORMAL;
-    }
-    for (; *names; names++, src.n_tokens++) {
-        tokens[src.n_tokens] = (struct text_view){*names, strlen(*names)};
-        types[src.n_tokens] = TOK_CONTROL;
-    }
-    src.model = "gpt2";
-    src.pre = "smollm";
-    src.tokens = tokens;
-    src.types = types;
-    src.merges = merges;
-    src.n_merges = 1;
+    words_begin_bytes(&w);
+    for (; *names; names++)
+        words_add(&w, *names, TOK_CONTROL);
+    words_merge(&w, "h", "e");
+    struct tok_source src = words_source(&w, "smollm");
     src.infill = said;
     src.bos = BYTES;
     src.add_bos = bos;

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "byte_stand_in.h"
+#include "words.h"
 #include "base/base.h"
 #include "ffwd_shim.h"
 #include "text/text.h"
@@ -17,56 +17,14 @@ enum { NOW = 1767960000 }; /* 2026-01-09 12:00 UTC */
 
 /* --- two small vocabularies ---------------------------------------------------------------------------------------- */
 
-#define MAX_TOKENS 400
-
-struct words {
-    struct text_view tokens[MAX_TOKENS];
-    float scores[MAX_TOKENS];
-    int32_t types[MAX_TOKENS];
-    char store[MAX_TOKENS][16];
-    size_t n;
-};
-
 static tok_id add(struct words *w, const char *text, int type, float score)
 {
-    size_t i = w->n++;
-    assert_true(i < MAX_TOKENS && strlen(text) < sizeof w->store[0]);
-    memcpy(w->store[i], text, strlen(text) + 1);
-    w->tokens[i] = (struct text_view){w->store[i], strlen(text)};
-    w->types[i] = type;
-    w->scores[i] = score;
-    return (tok_id)i;
+    tok_id id = words_add(w, text, type);
+    w->scores[id] = score;
+    return id;
 }
 
 enum { BPE_BOS = 256, BPE_END, BPE_THINK, BPE_HE, BPE_LL, BPE_HELL, BPE_COUNT };
-
-static const struct text_view merges[] = {{"h e", 3}, {"l l", 3}, {"he ll", 5}};
-
-/* Ids 0..255 are the bytes. */
-static void begin_bytes(struct words *w)
-{
-    char piece[4];
-    w->n = 0;
-    for (unsigned b = 0; b < 256; b++) {
-        byte_stand_in(b, piece);
-        add(w, piece, TOK_NORMAL, 0);
-    }
-}
-
-/* Of those words, with the first n merges. */
-static struct tok_source byte_source(const struct words *w, size_t n)
-{
-    struct tok_source src;
-    tok_source_init(&src);
-    src.model = "gpt2";
-    src.pre = "smollm";
-    src.tokens = w->tokens;
-    src.types = w->types;
-    src.n_tokens = w->n;
-    src.merges = merges;
-    src.n_merges = n;
-    return src;
-}
 
 /* Bytes, then the names above. */
 static struct tok *byte_level(void)
@@ -75,14 +33,14 @@ static struct tok *byte_level(void)
     struct tok_source src;
     struct err e;
     struct tok *t;
-    begin_bytes(&w);
-    add(&w, "<|bos|>", TOK_CONTROL, 0);
-    add(&w, "<|im_end|>", TOK_CONTROL, 0);
-    add(&w, "<think>", TOK_USER_DEFINED, 0);
-    add(&w, "he", TOK_NORMAL, 0);
-    add(&w, "ll", TOK_NORMAL, 0);
-    add(&w, "hell", TOK_NORMAL, 0);
-    src = byte_source(&w, 3);
+    words_begin_bytes(&w);
+    words_add(&w, "<|bos|>", TOK_CONTROL);
+    words_add(&w, "<|im_end|>", TOK_CONTROL);
+    words_add(&w, "<think>", TOK_USER_DEFINED);
+    words_merge(&w, "h", "e");
+    words_merge(&w, "l", "l");
+    words_merge(&w, "he", "ll");
+    src = words_source(&w, "smollm");
     src.bos = BPE_BOS;
     src.eos = BPE_END;
     src.add_bos = 1;
@@ -173,12 +131,12 @@ static void test_words_again(void **state)
     struct tok *t;
     struct err e;
     (void)state;
-    begin_bytes(&w);
-    add(&w, "he", TOK_NORMAL, 0);
-    add(&w, "ll", TOK_NORMAL, 0);
-    add(&w, "hell", TOK_NORMAL, 0);
-    add(&w, "oo", TOK_NORMAL, 0);
-    src = byte_source(&w, 3);
+    words_begin_bytes(&w);
+    words_merge(&w, "h", "e");
+    words_merge(&w, "l", "l");
+    words_merge(&w, "he", "ll");
+    words_add(&w, "oo", TOK_NORMAL);
+    src = words_source(&w, "smollm");
     assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
     for (int i = 0; i < 3; i++) {
         check_ids(t, "hell", TOK_PLAIN, IDS(258));
@@ -224,7 +182,7 @@ static void test_refusals(void **state)
     src.pre = "no-such-cut";
     src.tokens = w.tokens;
     src.n_tokens = w.n;
-    src.merges = merges;
+    src.merges = &(struct text_view){"h e", 3};
     src.n_merges = 1;
     assert_int_equal(tok_new_gguf(&t, &src, &e), ST_UNSUPPORTED);
     assert_non_null(strstr(e.text, "no-such-cut"));
@@ -256,10 +214,11 @@ static void test_ends(void **state)
     struct tok *t;
     size_t n;
     (void)state;
-    begin_bytes(&w);
+    words_begin_bytes(&w);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        add(&w, names[i], i == 4 ? TOK_NORMAL : TOK_CONTROL, 0);
-    src = byte_source(&w, 1);
+        words_add(&w, names[i], i == 4 ? TOK_NORMAL : TOK_CONTROL);
+    words_merge(&w, "h", "e");
+    src = words_source(&w, "smollm");
     src.eos = 258, src.eot = 256, src.eom = 257;
     assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
     const tok_id *ends = tok_eos(t, &n);
