@@ -89,7 +89,8 @@ VEC_INLINE const uint8_t *unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 struct half_scales {
     __m256 ds, m;
     __m256i sc[2];      /* scales of the two halves of k, each twice as 16 bits; ones where the type has none */
-    __m256i sc01, mn01; /* scales and Q2_K's minima of both halves as pairs of 16 bits */
+    __m256i offset01;   /* scales of both halves, times the weights' offset, as pairs of 16 bits */
+    __m256i mn01;       /* Q2_K's minima likewise */
 };
 
 VEC_INLINE __m256 halfs(const uint8_t *p)
@@ -134,7 +135,9 @@ VEC_INLINE struct half_scales scales_of_halves(ktype type, const uint8_t *scale,
         }
         s.sc[i] = pair_of(sc[i], sc[i]);
     }
-    s.sc01 = pair_of(sc[0], sc[1]);
+    const int offset = panel_layout(type).offset;
+    if (offset)
+        s.offset01 = _mm256_slli_epi16(pair_of(sc[0], sc[1]), __builtin_ctz((unsigned)offset));
     if (type == KERN_Q2_K) {
         s.mn01 = pair_of(mn[0], mn[1]);
         s.m = halfs(d + META_K_DMIN - META_K_D);
@@ -209,16 +212,25 @@ VEC_INLINE void multiply(ktype type, const int i, const struct half_panel *p, co
     }
 }
 
+/* The weights' offset times x in all lanes: broadcast from memory and shifted, where the offset is a power of two, since
+ * the way from an integer register takes the multiplications' places. */
+VEC_INLINE __m256i times_offset(ktype type, int32_t x)
+{
+    const int32_t offset = panel_layout(type).offset;
+    if (offset & (offset - 1))
+        return _mm256_set1_epi32(offset * x);
+    return _mm256_slli_epi32(_mm256_set1_epi32(x), __builtin_ctz((unsigned)offset));
+}
+
 VEC_INLINE __m256 finish(ktype type, const struct half_scales *s, const struct kern_xmeta *xm, __m256i idot, __m256 acc)
 {
     const int32_t offset = panel_layout(type).offset;
     int32_t pair; /* sums of both halves of k */
     memcpy(&pair, xm->s16, sizeof pair);
     if (has_half_scales(type) && offset) {
-        __m256i sum = _mm256_madd_epi16(s->sc01, _mm256_set1_epi32(pair));
-        idot = _mm256_sub_epi32(idot, _mm256_slli_epi32(sum, __builtin_ctz((unsigned)offset)));
+        idot = _mm256_sub_epi32(idot, _mm256_madd_epi16(s->offset01, _mm256_set1_epi32(pair)));
     } else if (offset) {
-        idot = _mm256_sub_epi32(idot, _mm256_set1_epi32(offset * xm->s));
+        idot = _mm256_sub_epi32(idot, times_offset(type, xm->s));
     }
     acc = _mm256_fmadd_ps(_mm256_mul_ps(s->ds, _mm256_set1_ps(xm->d)), _mm256_cvtepi32_ps(idot), acc);
     if (type == KERN_Q2_K) {
