@@ -2,9 +2,14 @@
 //!
 //! A row is a chain of patterns. Each pattern cuts every piece left by the one before into its matches and the gaps
 //! between them. The patterns are the ones in the models' own tokenizer.json files where llama.cpp had to adapt them.
+//!
+//! Most of them end in `SPACES`, whose look ahead no automaton can do. It only says how much of a run of spaces is taken,
+//! so the rest of the pattern is an automaton, and the run is measured here.
 
-use crate::border::{fail, Res, FFWD_ARGUMENT, FFWD_BUG};
-use fancy_regex::{Regex, RegexBuilder};
+use crate::border::{fail, Res, FFWD_BUG};
+use regex_automata::meta::{Cache, Regex};
+use regex_automata::util::pool::Pool;
+use regex_automata::{Anchored, Input};
 
 const CONTRACTIONS: &str = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])";
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -24,9 +29,23 @@ const PUNCT: &str = r"\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{20
 const PORO: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
 const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+C?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// A run of spaces that no other alternative took: all of it at the end of the text, else all but the last one. One alone
+/// is taken.
+const SPACES: &str = r"|\s+(?!\S)|\s+";
+
+/// What a search works in; a thread takes one for as long as it cuts a text.
+type Caches = Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync + std::panic::UnwindSafe + std::panic::RefUnwindSafe>>;
+
+pub struct Pattern {
+    regex: Regex,
+    /// It has a second pattern, `\s+`, for what the source had `SPACES` for.
+    spaces: bool,
+    caches: Caches,
+}
+
 /// What a pre-tokeniser name implies besides its patterns.
 pub struct Pre {
-    pub patterns: Vec<Regex>,
+    pub patterns: Vec<Pattern>,
     /// A word that is itself in the vocabulary is taken whole.
     pub ignore_merges: bool,
     /// BOS where the file does not say.
@@ -105,39 +124,75 @@ pub fn pre_for(name: &str) -> Res<Option<Pre>> {
 }
 
 /// `C` at the head of an alternative, or before `?`, stands for the English contractions.
-fn compile(source: &str) -> Res<Regex> {
+fn compile(source: &str) -> Res<Pattern> {
     let mut text = source.to_string();
     if text.starts_with("C|") {
         text = format!("{CONTRACTIONS}{}", &text[1..]);
     }
     text = text.replace("C?", &format!("{CONTRACTIONS}?"));
-    match RegexBuilder::new(&text).backtrack_limit(50_000_000).build() {
-        Ok(r) => Ok(r),
+    let others = text.strip_suffix(SPACES);
+    let made = match others {
+        Some(others) => Regex::new_many(&[others, r"\s+"]),
+        None => Regex::new(&text),
+    };
+    match made {
+        Ok(regex) => {
+            let for_caches = regex.clone();
+            let caches: Caches = Pool::new(Box::new(move || for_caches.create_cache()));
+            Ok(Pattern { regex, spaces: others.is_some(), caches })
+        }
         Err(e) => fail(FFWD_BUG, format!("a pre-tokeniser pattern does not compile: {e}")),
     }
 }
 
-/// Cuts `text` by the chain of patterns from `patterns[0]` on; `each` gets every piece in order.
-pub fn cut(patterns: &[Regex], text: &str, each: &mut dyn FnMut(&str) -> Res<()>) -> Res<()> {
-    let Some((first, rest)) = patterns.split_first() else {
+impl Pattern {
+    /// The first match of `text` from byte `from` on.
+    fn find(&self, cache: &mut Cache, text: &str, from: usize) -> Option<(usize, usize)> {
+        let input = Input::new(text).range(from..);
+        // These patterns seldom leave a gap, and where a match begins is not looked for if it begins here.
+        let here =
+            if self.spaces { self.regex.search_with(cache, &input.clone().anchored(Anchored::Yes)) } else { None };
+        let hit = here.or_else(|| self.regex.search_with(cache, &input))?;
+        let (start, mut end) = (hit.start(), hit.end());
+        if hit.pattern().as_usize() == 1 && end < text.len() {
+            let (last, _) = text[start..end].char_indices().next_back()?;
+            if last > 0 {
+                end = start + last;
+            }
+        }
+        Some((start, end))
+    }
+}
+
+/// Cuts `text` by the chain of patterns; `each` gets every piece in order.
+pub fn cut(patterns: &[Pattern], text: &str, each: &mut dyn FnMut(&str) -> Res<()>) -> Res<()> {
+    let mut taken: Vec<_> = patterns.iter().map(|p| p.caches.get()).collect();
+    let mut caches: Vec<&mut Cache> = taken.iter_mut().map(|guard| &mut **guard).collect();
+    cut_by(patterns, &mut caches, text, each)
+}
+
+fn cut_by(
+    patterns: &[Pattern],
+    caches: &mut [&mut Cache],
+    text: &str,
+    each: &mut dyn FnMut(&str) -> Res<()>,
+) -> Res<()> {
+    let (Some((first, rest)), Some((cache, caches))) = (patterns.split_first(), caches.split_first_mut()) else {
         return each(text);
     };
     let mut from = 0;
-    for hit in first.find_iter(text) {
-        let hit = match hit {
-            Ok(h) => h,
-            Err(e) => return fail(FFWD_ARGUMENT, format!("the text cannot be cut into words: {e}")),
-        };
-        if hit.start() > from {
-            cut(rest, &text[from..hit.start()], each)?;
+    while let Some((start, end)) = first.find(cache, text, from) {
+        if start > from {
+            cut_by(rest, caches, &text[from..start], each)?;
         }
-        if hit.end() > hit.start() {
-            cut(rest, hit.as_str(), each)?;
+        if end == start {
+            return fail(FFWD_BUG, "a pre-tokeniser pattern matches nothing");
         }
-        from = hit.end();
+        cut_by(rest, caches, &text[start..end], each)?;
+        from = end;
     }
     if from < text.len() {
-        cut(rest, &text[from..], each)?;
+        cut_by(rest, caches, &text[from..], each)?;
     }
     Ok(())
 }

@@ -5,12 +5,11 @@
 //! be right and fast, is the library's.
 
 use crate::border::{fail, Res, FFWD_ARGUMENT};
-use crate::pretok::{block_at, cut, next_block};
+use crate::pretok::{block_at, cut, next_block, Pattern};
 use crate::scored::{Scored, Scratch};
 use crate::special::{Match, Part, Splitter};
 use crate::vocab::{ByteLevel, Vocab, BYTE, NONE};
 use ahash::AHashSet;
-use fancy_regex::Regex;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokenizers::models::bpe::BPE;
@@ -19,9 +18,9 @@ use tokenizers::{Model, Tokenizer};
 /// How text becomes words and words become ids.
 pub enum Pipe {
     /// Cut by patterns, written in byte stand-ins, merged.
-    ByteLevel { words: Words, patterns: Vec<Regex>, alphabet: Box<ByteLevel> },
+    ByteLevel { words: Words, patterns: Vec<Pattern>, alphabet: Box<ByteLevel> },
     /// Spaces written as `▁`, merged; words are cut where no token can reach across.
-    Spm { merger: Merger, patterns: Vec<Regex>, joins: Joins },
+    Spm { merger: Merger, patterns: Vec<Pattern>, joins: Joins },
     /// A tokenizer.json whose pipeline is none of the above, run by the library.
     Library(Box<Tokenizer>),
 }

@@ -42,7 +42,7 @@ void slot_table_release(struct slot_table *t, const struct engine_words *words)
 static enum status make_lasting(struct slot *s, struct err *e)
 {
     if (!s->events)
-        s->events = calloc(LIMIT_EVENTS, sizeof *s->events);
+        s->events = malloc(LIMIT_EVENTS * sizeof *s->events);
     if (!s->events)
         return err_set(e, ST_NO_MEMORY, "", "no memory for the events of a request");
     if (atomic_load(&s->fd) < 0)
