@@ -138,7 +138,7 @@ $(LIB) $(SERVER_LIB) $(CLI_LIB) $(BUILD)/libtests.a $(BUILD)/libfuzz.a:
 $(SHIM_LIB): $(SHIM_SRC)
 	@echo "  CARGO $@ (the first time takes minutes)"
 	@cargo=$$(tools/setup.sh cargo) && began=$$(mktemp) && trap 'rm -f "$$began"' EXIT \
-	   && env -u MAKEFLAGS RUSTC="$${cargo%cargo}rustc" "$$cargo" build --quiet --release --locked \
+	   && env -u MAKEFLAGS -u MFLAGS RUSTC="$${cargo%cargo}rustc" "$$cargo" build --quiet --release --locked \
 	      --manifest-path shim/Cargo.toml --target-dir build/shim && touch -r "$$began" $@
 
 LINK = $(CC) $(ALLFLAGS) -Wl,--gc-sections -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group

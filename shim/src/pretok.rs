@@ -33,7 +33,7 @@ const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}
 /// is taken.
 const SPACES: &str = r"|\s+(?!\S)|\s+";
 
-/// What a search works in; a thread takes one for as long as it cuts a text.
+/// What a search works in; a thread takes one for as long as it cuts a block of text.
 type Caches = Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync + std::panic::UnwindSafe + std::panic::RefUnwindSafe>>;
 
 pub struct Pattern {
@@ -136,6 +136,7 @@ fn compile(source: &str) -> Res<Pattern> {
         None => Regex::new(&text),
     };
     match made {
+        Ok(regex) if regex.is_match("") => fail(FFWD_BUG, "a pre-tokeniser pattern matches nothing"),
         Ok(regex) => {
             let for_caches = regex.clone();
             let caches: Caches = Pool::new(Box::new(move || for_caches.create_cache()));
@@ -146,10 +147,10 @@ fn compile(source: &str) -> Res<Pattern> {
 }
 
 impl Pattern {
-    /// The first match of `text` from byte `from` on.
+    /// The first match of `text` from byte `from` on; never an empty one.
     fn find(&self, cache: &mut Cache, text: &str, from: usize) -> Option<(usize, usize)> {
         let input = Input::new(text).range(from..);
-        // These patterns seldom leave a gap, and where a match begins is not looked for if it begins here.
+        // These patterns seldom leave a gap, and an anchored search needs no second pass, backwards, for the beginning.
         let here =
             if self.spaces { self.regex.search_with(cache, &input.clone().anchored(Anchored::Yes)) } else { None };
         let hit = here.or_else(|| self.regex.search_with(cache, &input))?;
@@ -164,37 +165,39 @@ impl Pattern {
     }
 }
 
-/// Cuts `text` by the chain of patterns; `each` gets every piece in order.
+/// Cuts `text` by the chain of patterns; `each` gets every piece in order. What the searches work in is given back before:
+/// it may be 2 MB for a pattern, and what is done with the pieces takes longer than finding them.
 pub fn cut(patterns: &[Pattern], text: &str, each: &mut dyn FnMut(&str) -> Res<()>) -> Res<()> {
-    let mut taken: Vec<_> = patterns.iter().map(|p| p.caches.get()).collect();
-    let mut caches: Vec<&mut Cache> = taken.iter_mut().map(|guard| &mut **guard).collect();
-    cut_by(patterns, &mut caches, text, each)
+    let mut ends = Vec::new();
+    {
+        let mut taken: Vec<_> = patterns.iter().map(|p| p.caches.get()).collect();
+        let mut caches: Vec<&mut Cache> = taken.iter_mut().map(|guard| &mut **guard).collect();
+        find_ends(patterns, &mut caches, text, 0, &mut ends);
+    }
+    let mut from = 0;
+    for end in ends {
+        each(&text[from..end])?;
+        from = end;
+    }
+    Ok(())
 }
 
-fn cut_by(
-    patterns: &[Pattern],
-    caches: &mut [&mut Cache],
-    text: &str,
-    each: &mut dyn FnMut(&str) -> Res<()>,
-) -> Res<()> {
+/// Where the pieces of `text`, which begins at byte `at` of the whole, end there.
+fn find_ends(patterns: &[Pattern], caches: &mut [&mut Cache], text: &str, at: usize, ends: &mut Vec<usize>) {
     let (Some((first, rest)), Some((cache, caches))) = (patterns.split_first(), caches.split_first_mut()) else {
-        return each(text);
+        return ends.push(at + text.len());
     };
     let mut from = 0;
     while let Some((start, end)) = first.find(cache, text, from) {
         if start > from {
-            cut_by(rest, caches, &text[from..start], each)?;
+            find_ends(rest, caches, &text[from..start], at + from, ends);
         }
-        if end == start {
-            return fail(FFWD_BUG, "a pre-tokeniser pattern matches nothing");
-        }
-        cut_by(rest, caches, &text[start..end], each)?;
+        find_ends(rest, caches, &text[start..end], at + start, ends);
         from = end;
     }
     if from < text.len() {
-        cut_by(rest, caches, &text[from..], each)?;
+        find_ends(rest, caches, &text[from..], at + from, ends);
     }
-    Ok(())
 }
 
 /// Long texts are cut into blocks first, so that one call never holds more than a block's worth of state.

@@ -157,7 +157,7 @@ static enum status read_lines(const struct buf *text, struct server_key *to, uin
             to[(*n)++] = k;
         s = stop + 1;
     }
-    return *n ? ST_OK : err_set(e, ST_ARGUMENT, "api-key-file", "there is no key in the file");
+    return *n ? ST_OK : err_set(e, ST_ARGUMENT, "api-key-file", "no line has a key");
 }
 
 /* ---- the table ---- */
@@ -224,6 +224,13 @@ static void apply(struct server_keys *k, const struct server_key *lines, uint32_
     }
 }
 
+/* Which file it is that has the line. */
+static enum status name_file(const char *path, struct err *e)
+{
+    const struct err what = *e;
+    return err_set(e, what.code, what.field, "%s: %s", path, what.text);
+}
+
 static enum status reload(struct server_keys *k, struct err *e)
 {
     struct server_key *lines = calloc(LIMIT_KEYS, sizeof *lines);
@@ -233,8 +240,8 @@ static enum status reload(struct server_keys *k, struct err *e)
         return err_set(e, ST_NO_MEMORY, "api-key-file", "no memory for the keys");
     buf_init(&text, LIMIT_KEY_FILE);
     enum status st = http_watched_read(&k->file, &text, e);
-    if (st == ST_OK)
-        st = read_lines(&text, lines, &n, e);
+    if (st == ST_OK && read_lines(&text, lines, &n, e))
+        st = name_file(k->file.path, e);
     if (st == ST_OK)
         apply(k, lines, n);
     if (text.data)

@@ -40,6 +40,11 @@ calls_are_let_in() {
     done <"$tmp/resources"
 }
 
+# A bare system has no /bin/kill, for instance.
+calls_only_the_shell() {
+    ! sed -n 's/^Exec[A-Za-z]*=\([^ ]*\).*/\1/p' "$1" | grep -v -e '/bin/ffwd$' -e '^/bin/sh$'
+}
+
 # A user that is made up, and a directory that outlives the service: systemd hides it from everybody else then.
 socket_is_reached() {
     ! { grep -qi "^DynamicUser=[yt1]" "$1" && grep -qi "^RuntimeDirectoryPreserve=[^n]" "$1"; }
@@ -75,6 +80,7 @@ if command -v systemd-analyze >/dev/null; then
 else
     skip "there is no systemd-analyze to look at the units"
 fi
+check "the service calls only the shell besides itself" calls_only_the_shell "$units/ffwd.service"
 check "others reach a socket in /run/ffwd" socket_is_reached "$units/ffwd.service"
 check "make uninstall leaves nothing" uninstalled
 if command -v dpkg-shlibdeps >/dev/null; then

@@ -109,6 +109,7 @@ static void wrong_lines(void **state)
         assert_null(k);
         if (!strstr(e.text, all[i].said))
             fail_msg("'%s' is not in '%s'", all[i].said, e.text);
+        assert_non_null(strstr(e.text, path));
         assert_null(strstr(e.text, "secret")); /* no part of a key gets into the log */
     }
 }

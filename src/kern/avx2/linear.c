@@ -89,8 +89,8 @@ VEC_INLINE const uint8_t *unpack_block(ktype type, const uint8_t *q, uint8_t *w)
 struct half_scales {
     __m256 ds, m;
     __m256i sc[2];      /* scales of the two halves of k, each twice as 16 bits; ones where the type has none */
-    __m256i offset01;   /* scales of both halves, times the weights' offset, as pairs of 16 bits */
-    __m256i mn01;       /* Q2_K's minima likewise */
+    __m256i offset01;   /* scales of both halves times the weights' offset, at most 128 × 32, as pairs of 16 bits */
+    __m256i mn01;       /* Q2_K's minima of both halves as pairs of 16 bits */
 };
 
 VEC_INLINE __m256 halfs(const uint8_t *p)
