@@ -157,7 +157,7 @@ static enum status read_lines(const struct buf *text, struct server_key *to, uin
             to[(*n)++] = k;
         s = stop + 1;
     }
-    return *n ? ST_OK : err_set(e, ST_ARGUMENT, "api-key-file", "no line has a key");
+    return *n ? ST_OK : err_set(e, ST_ARGUMENT, "api-key-file", "there is no key in it");
 }
 
 /* ---- the table ---- */
