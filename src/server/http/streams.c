@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -97,13 +96,24 @@ static void give_back(struct http_streams *s, struct seat *at)
 
 /* ---- the thread ---- */
 
+/* The line before a chunk of n bytes: printf() takes much longer. */
+static void add_size(struct buf *to, size_t n)
+{
+    char line[HTTP_FRAME], *at = line + sizeof line;
+    *--at = '\n';
+    *--at = '\r';
+    do {
+        *--at = "0123456789ABCDEF"[n % 16];
+    } while (n /= 16);
+    buf_add(to, at, (size_t)(line + sizeof line - at));
+}
+
 /* Sends call->out as a chunk. False: the socket does not take all of it. */
 static bool send_chunk(struct http_streams *s, const struct seat *at)
 {
     struct http_call *call = at->call;
-    char size[HTTP_FRAME];
     buf_clear(&s->chunk);
-    buf_add(&s->chunk, size, (size_t)snprintf(size, sizeof size, "%zX\r\n", call->out.len));
+    add_size(&s->chunk, call->out.len);
     buf_add(&s->chunk, call->out.data, call->out.len);
     buf_adds(&s->chunk, "\r\n");
     if (s->chunk.failed)
