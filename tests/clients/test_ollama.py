@@ -107,8 +107,10 @@ def test_a_stream_that_is_left(server, client):
 
 def test_a_task_that_is_cancelled(server):
     async def run():
-        asked = asyncio.create_task(ollama.AsyncClient(host=server.url).chat(model="any", messages=HI,
-                                                                              options={"num_predict": 900}))
+        # A reply that cannot end early, and does not repeat itself, which would be fast.
+        asked = asyncio.create_task(ollama.AsyncClient(host=server.url).chat(
+            model="any", messages=HI, format={"type": "array", "items": {"type": "integer"}, "minItems": 400},
+            options={"num_predict": 900, "temperature": 2}))
         await asyncio.sleep(0.2)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
