@@ -136,7 +136,7 @@ fn compile(source: &str) -> Res<Pattern> {
         None => Regex::new(&text),
     };
     match made {
-        Ok(regex) if regex.is_match("") => fail(FFWD_BUG, "a pre-tokeniser pattern matches nothing"),
+        Ok(regex) if regex.is_match("") => fail(FFWD_BUG, "a pre-tokeniser pattern matches the empty text"),
         Ok(regex) => {
             let for_caches = regex.clone();
             let caches: Caches = Pool::new(Box::new(move || for_caches.create_cache()));

@@ -146,6 +146,28 @@ static void test_words_again(void **state)
     tok_free(t);
 }
 
+/* The last of some spaces goes with the word behind them; at the end of what is cut they stay together. */
+static void test_spaces(void **state)
+{
+    enum { TWO = 256, WITH_X };
+    static struct words w;
+    struct tok_source src;
+    struct tok *t;
+    struct err e;
+    (void)state;
+    words_begin_bytes(&w);
+    words_merge(&w, "\xc4\xa0", "\xc4\xa0");
+    words_merge(&w, "\xc4\xa0", "x");
+    src = words_source(&w, "smollm");
+    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    check_ids(t, " x", TOK_PLAIN, IDS(WITH_X));
+    check_ids(t, "  x", TOK_PLAIN, IDS(' ', WITH_X));
+    check_ids(t, "   x", TOK_PLAIN, IDS(TWO, WITH_X));
+    check_ids(t, "x  ", TOK_PLAIN, IDS('x', TWO));
+    check_ids(t, "1  2", TOK_PLAIN, IDS('1', TWO, '2')); /* digits are cut out first */
+    tok_free(t);
+}
+
 static void test_sentence_piece(void **state)
 {
     (void)state;
@@ -496,7 +518,7 @@ int main(void)
     setenv("TZ", "UTC", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_byte_level), cmocka_unit_test(test_words_again),
-        cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_spaces),     cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_json),       cmocka_unit_test(test_stream),         cmocka_unit_test(test_templates),
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_nesting),        cmocka_unit_test(test_trust),
         cmocka_unit_test(test_shim),       cmocka_unit_test(test_ends),
