@@ -60,11 +60,6 @@ bool buf_add(struct buf *b, const void *data, size_t n)
     return true;
 }
 
-bool buf_adds(struct buf *b, const char *s)
-{
-    return buf_add(b, s, strlen(s));
-}
-
 /* Printed where it would go at once, and again where that was too small. */
 bool buf_addf(struct buf *b, const char *fmt, ...)
 {

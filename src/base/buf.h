@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 struct buf {
     char *data; /* owned; NULL while empty */
@@ -22,7 +23,10 @@ void buf_release(struct buf *b);
 void buf_clear(struct buf *b); /* keeps the memory, forgets content and failure */
 
 bool buf_add(struct buf *b, const void *data, size_t n);
-bool buf_adds(struct buf *b, const char *s);
+static inline bool buf_adds(struct buf *b, const char *s)
+{
+    return buf_add(b, s, strlen(s)); /* known where it is compiled, of most */
+}
 bool buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Room for n more bytes at data + len, to be followed by len += written; NULL when it cannot be had. */

@@ -347,7 +347,7 @@ static bool settle_fd(struct slot *s)
 size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n)
 {
     struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
-    if (!s || !n || (!slot_has_event(s) && !settle_fd(s)))
+    if (!s || !n || (!slot_has_event(s) && (atomic_load(&s->shared) || !settle_fd(s))))
         return 0;
     size_t got = 0;
     while (got < n && slot_pop(s, &out[got]))
@@ -385,6 +385,18 @@ int engine_fd(struct engine *en, request_id id)
 {
     struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
     return s ? atomic_load(&s->fd) : -1;
+}
+
+void engine_share(struct engine *en, request_id id, bool shared)
+{
+    struct slot *s = slot_find(&en->slots, id, SLOT_CLIENT);
+    if (s)
+        atomic_store(&s->shared, shared);
+}
+
+int engine_shared_fd(const struct engine *en)
+{
+    return en->notify.shared;
 }
 
 void engine_result(struct engine *en, request_id id, struct request_result *out)

@@ -205,7 +205,7 @@ enum status engine_new_net(struct engine **out, const struct engine_config *cfg,
     if (words)
         en->words = *words;
     en->stall_s = (double)(tuning && tuning->stall_ms ? tuning->stall_ms : ENGINE_STALL_MS) / 1000;
-    en->bell = en->notify.bell = -1;
+    en->bell = en->notify.bell = en->notify.shared = -1;
     en->clock = tuning && tuning->clock ? tuning->clock : real_clock;
     en->clock_ctx = tuning ? tuning->clock_ctx : NULL;
     en->manual = tuning && tuning->manual;

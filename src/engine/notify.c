@@ -49,7 +49,8 @@ enum status notify_init(struct notify *n, struct slot_table *slots, struct err *
     if (!n->news)
         return err_set(e, ST_NO_MEMORY, "", "no memory for the notifier");
     n->bell = eventfd(0, EFD_CLOEXEC);
-    if (n->bell < 0)
+    n->shared = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (n->bell < 0 || n->shared < 0)
         return err_errno(e, ST_IO, "", "cannot make a descriptor for the notifier");
     int rc = notify_thread(&n->thread, notify_main, n);
     if (rc) {
@@ -70,21 +71,30 @@ void notify_release(struct notify *n)
     }
     if (n->bell >= 0)
         close(n->bell);
-    n->bell = -1;
+    if (n->shared >= 0)
+        close(n->shared);
+    n->bell = n->shared = -1;
     free(n->news);
     n->news = NULL;
 }
 
+/* The news was published before this looks at `shared`, and whoever changes that looks for news afterwards: one of the two
+ * sees the other. */
 void notify_mark(struct notify *n, uint32_t slot)
 {
+    if (atomic_load(&n->slots->at[slot].shared)) {
+        n->marked_shared = true;
+        return;
+    }
     atomic_fetch_or(&n->news[slot / 64], 1ull << slot % 64);
     n->marked = true;
 }
 
 void notify_flush(struct notify *n)
 {
-    if (!n->marked)
-        return;
-    n->marked = false;
-    notify_ring(n->bell);
+    if (n->marked_shared)
+        notify_ring(n->shared);
+    if (n->marked)
+        notify_ring(n->bell);
+    n->marked = n->marked_shared = false;
 }

@@ -2,7 +2,8 @@
  * notify: the thread that wakes connections.
  *
  * The engine marks slots that have news and, once a step, wakes this thread, which writes the marked slots' eventfds. So
- * the engine pays one system call a step, however many streams there are.
+ * the engine pays one system call a step, however many streams there are. Slots whose client shares one descriptor with
+ * others (engine_share()) need no thread for that: the engine writes it itself.
  */
 #ifndef ENGINE_NOTIFY_H
 #define ENGINE_NOTIFY_H
@@ -17,7 +18,8 @@ struct notify {
     struct slot_table *slots;
     _Atomic uint64_t *news; /* a bit a slot */
     uint32_t words;
-    bool marked;            /* since the last notify_flush(); the engine thread's */
+    bool marked, marked_shared; /* since the last notify_flush(); the engine thread's */
+    int shared;             /* eventfd of the slots that share one */
     int bell;               /* eventfd: wakes the thread */
     _Atomic bool stop;
     pthread_t thread;
@@ -25,7 +27,7 @@ struct notify {
 };
 
 MUST_CHECK enum status notify_init(struct notify *n, struct slot_table *slots, struct err *e);
-void notify_release(struct notify *n); /* safe on a zeroed struct whose bell is -1 */
+void notify_release(struct notify *n); /* safe on a zeroed struct whose descriptors are -1 */
 void notify_mark(struct notify *n, uint32_t slot);
 void notify_flush(struct notify *n);
 

@@ -66,6 +66,7 @@ struct slot *slot_claim(struct slot_table *t, struct err *e)
         atomic_store(&s->owners, 0);
         return NULL;
     }
+    atomic_store(&s->shared, false);
     atomic_store(&s->cancelled, false);
     atomic_store(&s->ended, false);
     atomic_store(&s->end_taken, false);

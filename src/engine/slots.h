@@ -27,6 +27,7 @@ struct slot {
     _Atomic uint32_t owners;
     _Atomic uint32_t generation; /* never 0, so that no id is */
     _Atomic int fd;          /* eventfd, made at first use, kept until the engine is freed; -1 = none yet */
+    _Atomic bool shared;     /* its news is rung for all that share one descriptor, not at fd */
     _Atomic bool cancelled;  /* the client asked for an end */
     _Atomic bool ended;      /* result is complete, EVENT_END is in the ring or about to be */
     _Atomic bool end_taken;  /* the client has read EVENT_END */

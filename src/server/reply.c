@@ -371,7 +371,7 @@ static void take_one(struct reply *r, struct reply_part *p, const struct event *
         r->ops->part_end(r, p, out);
 }
 
-/* Takes what is there. An event source left half-read stays readable, so nothing is lost by stopping early. */
+/* Takes what is there, or as much as is sent at a time. */
 static void take_part(struct reply *r, struct reply_part *p)
 {
     struct event ev[TAKE];
@@ -390,10 +390,22 @@ void server_reply_comment(struct reply *r, struct buf *out)
 
 enum progress { PROGRESS_SOME, PROGRESS_ALL, PROGRESS_FAILED, PROGRESS_GONE };
 
+/* A thread of its own waits for each part's descriptor, the one that all streams share for one descriptor of all. */
+static void follow_thread(struct reply *r)
+{
+    if (r->shared == r->call->handed_over)
+        return;
+    r->shared = r->call->handed_over;
+    for (uint32_t i = 0; i < r->parts_n; i++)
+        if (r->parts[i].open)
+            engine_share(r->srv->engine, r->parts[i].id, r->shared);
+}
+
 /* Waits until there is something to send, the request has ended or failed, or the client is gone; where http_wait() may
  * not, PROGRESS_SOME can mean nothing. */
 static enum progress progress(struct reply *r)
 {
+    follow_thread(r);
     for (;;) {
         int fds[LIMIT_PARTS];
         uint32_t open = 0;

@@ -197,6 +197,7 @@ struct reply {
     struct buf head; /* the dialect's: what every chunk begins with */
     struct err err;  /* code != ST_OK: the request failed */
     size_t held;     /* bytes collected of all parts, at most LIMIT_REPLY */
+    bool shared;     /* its parts' news is rung for all streams together */
     uint32_t parts_n;
     struct reply_part parts[LIMIT_PARTS]; /* part = prompt * n + choice */
 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -630,6 +631,50 @@ static void test_reader_came_back(void **state)
     }
 }
 
+/* While an id is shared its news rings the common descriptor, and its own otherwise; a change loses none. */
+static void test_shared_descriptor(void **state)
+{
+    (void)state;
+    uint64_t count;
+    struct event ev;
+    fake_init(&fake, 100);
+    fake.no_eos = true;
+    fake.gated = true;
+    struct engine *en = begin((struct engine_config){.rows = 1}, true);
+    static const tok_id prompt[3] = {1, 2, 3};
+    struct request rq = client_request(prompt, 3, 3);
+    request_id id = client_submit(en, &rq);
+    struct pollfd own = {.fd = engine_fd(en, id), .events = POLLIN};
+    struct pollfd common = {.fd = engine_shared_fd(en), .events = POLLIN};
+    engine_share(en, id, true);
+    assert_int_equal(engine_take(en, id, &ev, 1), 0);
+    sem_post(&fake.gate);
+    assert_int_equal(poll(&common, 1, 60000), 1);
+    assert_int_equal(poll(&own, 1, 0), 0);
+    assert_int_equal(read(common.fd, &count, sizeof count), sizeof count);
+    assert_int_equal(client_take(en, id, &reply), 1);
+    assert_int_equal(poll(&common, 1, 20), 0);
+    /* Shared when it rang, taken when it is not any more. */
+    sem_post(&fake.gate);
+    assert_int_equal(poll(&common, 1, 60000), 1);
+    assert_int_equal(read(common.fd, &count, sizeof count), sizeof count);
+    engine_share(en, id, false);
+    assert_true(engine_wait(en, id, 60000));
+    assert_int_equal(client_take(en, id, &reply), 1);
+    sem_post(&fake.gate);
+    assert_int_equal(poll(&own, 1, 60000), 1);
+    client_finish(en, id, &reply);
+    assert_int_equal(reply.n, 3);
+    assert_int_equal(poll(&common, 1, 0), 0);
+    engine_share(en, id, true); /* an id that was closed is nobody's */
+    id = client_submit(en, &rq);
+    for (int i = 0; i < 3; i++)
+        sem_post(&fake.gate);
+    assert_true(engine_wait(en, id, 60000)); /* the slot's next request begins unshared */
+    engine_close(en, id);
+    end(en);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -641,7 +686,8 @@ int main(void)
         cmocka_unit_test(test_old_ids),       cmocka_unit_test(test_reader_came_back),
         cmocka_unit_test(test_stop_cuts),     cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_bad_config),
-        cmocka_unit_test(test_descriptor),    cmocka_unit_test(test_wait_after_the_end),
+        cmocka_unit_test(test_descriptor),    cmocka_unit_test(test_shared_descriptor),
+        cmocka_unit_test(test_wait_after_the_end),
     };
     if (pool_new(&pool, 2, NULL))
         return 1;

@@ -1,10 +1,12 @@
 /* engine: many requests at once. Whatever joins, leaves, waits, is cancelled or loses its blocks: ids stay the same. */
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -615,6 +617,56 @@ static void test_client_threads(void **state)
     pool_free(pool);
 }
 
+/* Takes what there is of a request, and what there is after a change of where its news rings. False: it is over. */
+static bool take_shared(struct engine *en, struct going *g, struct client_reply *r, bool *shared)
+{
+    while (client_take(en, g->id, r))
+        ;
+    if (draw(4) == 0) {
+        *shared = !*shared;
+        engine_share(en, g->id, *shared);
+        while (client_take(en, g->id, r))
+            ;
+    }
+    if (!r->ended)
+        return true;
+    check_end(en, g, r);
+    return false;
+}
+
+/* One thread waits for all requests, at the common descriptor and at those of requests that do not share it just now. */
+static void test_one_waits_for_all(void **state)
+{
+    (void)state;
+    struct pool *pool = client_pool(2);
+    struct pollfd p[MANY + 1];
+    struct going going[MANY] = {{0}};
+    bool shared[MANY];
+    fake_init(&fake, 600);
+    struct engine *en = begin(pool, (struct engine_config){.rows = 8, .queue = MANY});
+    for (uint32_t i = 0; i < MANY; i++) {
+        going[i].rq = mixed(i);
+        going[i].id = client_submit(en, &going[i].rq);
+        engine_share(en, going[i].id, shared[i] = i % 2);
+    }
+    p[MANY] = (struct pollfd){.fd = engine_shared_fd(en), .events = POLLIN};
+    for (uint32_t left = MANY; left;) {
+        left = 0;
+        for (uint32_t i = 0; i < MANY; i++) {
+            const bool on = !going[i].over && take_shared(en, &going[i], &replies[i], &shared[i]);
+            p[i] = (struct pollfd){.fd = on && !shared[i] ? engine_fd(en, going[i].id) : -1, .events = POLLIN};
+            left += on;
+        }
+        uint64_t count;
+        if (left && poll(p, MANY + 1, 60000) <= 0)
+            fail_msg("seed %u: %u requests have no news for a minute", draw_seed, left);
+        if (left && p[MANY].revents)
+            assert_int_equal(read(p[MANY].fd, &count, sizeof count), sizeof count);
+    }
+    end(en);
+    pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -625,7 +677,7 @@ int main(void)
         cmocka_unit_test(test_slow_reader_of_a_huge_token),
         cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_free_while_running),  cmocka_unit_test(test_anything),
-        cmocka_unit_test(test_client_threads),
+        cmocka_unit_test(test_client_threads),   cmocka_unit_test(test_one_waits_for_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,12 +21,8 @@ enum http_news http_wait(struct http_call *call, const int *fds, size_t n)
     struct pollfd p[HTTP_FDS + 2];
     if (n > HTTP_FDS)
         BUG("a wait on %zu descriptors", n);
-    if (call->handed_over && call->waits_on >= 0 && (n != 1 || fds[0] != call->waits_on))
-        BUG("a stream that was handed over waits for something else than before");
-    if (call->handed_over && n == 1) {
-        call->waits_on = fds[0];
+    if (call->handed_over)
         return HTTP_LATER;
-    }
     if (call->overdue) {
         call->overdue = false;
         return HTTP_QUIET;

@@ -180,7 +180,7 @@ static enum status start(struct http *h, struct err *e)
 {
     enum status st = http_keeper_new(&h->keeper, e);
     if (st == ST_OK)
-        st = http_streams_new(&h->streams, h->stop_fd, h->cfg.watch->sent, e);
+        st = http_streams_new(&h->streams, h->stop_fd, h->cfg.news_fd, h->cfg.watch->sent, e);
     if (st == ST_OK && h->cfg.tls_cert)
         st = MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) == MHD_YES
                  ? http_tls_load(h->cfg.tls_cert, h->cfg.tls_key, e)

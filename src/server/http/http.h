@@ -57,6 +57,7 @@ struct http_config {
     void (*refuse)(struct http_call *call, int status, const struct err *e); /* replies with an error */
     const struct http_watch *watch; /* outlives the http */
     void *app;
+    int news_fd; /* an eventfd, written when streams that were handed over may have news (http_call.handed_over) */
     uint32_t idle_s, head_s, body_s; /* longest silence; time for a request's head, for its body */
 };
 
@@ -128,14 +129,14 @@ struct http_call {
 
     /* a stream's that streams.h may send */
     bool shared;      /* it is such a one */
-    bool handed_over; /* `fill` may not wait for one descriptor: http_wait() leaves it in waits_on. It may wait for */
-    int waits_on;     /* several, and keeps its own thread so; but not once it waited for one. -1 = none yet */
+    bool handed_over; /* `fill` has to see to it that all its news rings http_config.news_fd, and may not wait */
     bool overdue;     /* the next wait is over at once: it has been quiet for quiet_ms */
     struct buf rest;  /* of a chunk of which some was sent */
 };
 
 /* Waits until one of fds[n] is readable, the client is gone, http_free() was called, or call->quiet_ms are over.
- * n <= HTTP_FDS. HTTP_LATER: nobody may wait here now, and `fill`, which asked, will be called again. */
+ * n <= HTTP_FDS. HTTP_LATER, at once: the call is handed over, nobody may wait, and `fill`, which asked, will be called
+ * again. */
 enum http_news http_wait(struct http_call *call, const int *fds, size_t n);
 
 /* Queues a whole JSON reply; retry_after > 0 becomes a header. */

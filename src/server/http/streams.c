@@ -12,7 +12,8 @@
 #include "server/http/private.h"
 #include "server/limits.h"
 
-#define BATCH 64     /* events taken at a time */
+#define BATCH 16     /* descriptors' events taken at a time */
+#define TURNS 4      /* pieces sent of one stream before it is the next one's turn */
 #define LOOK_MS 1000 /* how often silent streams are looked for */
 #define LOOK_NS (LOOK_MS * 1000000ull)
 #define KEPT (64u << 10) /* bytes of the buffer for chunks that stay between two turns */
@@ -20,19 +21,20 @@
 /* A call that was handed over; on the stack of its own thread, which waits. */
 struct seat {
     struct http_call *call;
-    int socket, news; /* what is watched */
-    uint64_t due;     /* clock_ns() from which on it has been silent for long; 0 = never */
-    bool ok;          /* `fill` went well */
+    int socket;
+    uint64_t due; /* clock_ns() from which on it has been silent for long; 0 = never */
+    bool ok;      /* `fill` went well */
     sem_t done;
     struct seat *prev, *next;
 };
 
 struct http_streams {
     pthread_t thread;
-    int epoll;
+    int epoll, news_fd;
     http_sent *sent;
     uint64_t now;         /* the thread's: clock_ns() of its latest turn, */
-    struct buf chunk;     /* and what it sends */
+    struct buf chunk;     /* what it sends, */
+    bool more;            /* and whether a stream had more than its turns */
     pthread_mutex_t lock; /* over what follows, and over taking and giving up seats */
     struct seat *first;
     bool stopped;
@@ -45,23 +47,26 @@ static uint64_t silent_until(const struct http_call *call, uint64_t now)
     return call->quiet_ms ? now + (uint64_t)call->quiet_ms * 1000000u : 0;
 }
 
-static bool watch(const struct http_streams *s, int fd, uint32_t events, struct seat *at)
+static bool watch(const struct http_streams *s, int fd, uint32_t events, void *ptr)
 {
-    struct epoll_event ev = {.events = events, .data.ptr = at};
+    struct epoll_event ev = {.events = events, .data.ptr = ptr};
     return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
-static void forget(const struct http_streams *s, int fd)
+/* Whether it has nothing to send, and is to be asked again. */
+static bool has_no_news(struct seat *at)
 {
-    (void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, fd, NULL);
+    struct http_call *call = at->call;
+    at->ok = call->fill(call, &call->ended) && !call->out.failed;
+    return at->ok && !call->ended && !call->out.len;
 }
 
-/* False where the thread has ended, or where news cannot be watched: they may still be, for the call that had the
- * descriptor before. Without memory to watch the socket, too, a client that left is noticed when it is sent something. */
+/* News that rang before the thread could see the seat is found here; later one finds the seat. Without memory to watch the
+ * socket, too, a client that left is noticed when it is sent something. */
 static bool take_seat(struct http_streams *s, struct seat *at)
 {
     pthread_mutex_lock(&s->lock);
-    const bool taken = !s->stopped && watch(s, at->news, EPOLLIN, at);
+    const bool taken = !s->stopped && has_no_news(at);
     if (taken) {
         (void)watch(s, at->socket, EPOLLRDHUP, at);
         at->next = s->first;
@@ -76,8 +81,7 @@ static bool take_seat(struct http_streams *s, struct seat *at)
 /* With the lock held. The seat is gone afterwards. */
 static void leave_seat(struct http_streams *s, struct seat *at)
 {
-    forget(s, at->news);
-    forget(s, at->socket);
+    (void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, at->socket, NULL);
     if (at->next)
         at->next->prev = at->prev;
     if (at->prev)
@@ -134,27 +138,49 @@ static bool send_chunk(struct http_streams *s, const struct seat *at)
 static bool go_on(struct http_streams *s, struct seat *at)
 {
     struct http_call *call = at->call;
-    at->ok = call->fill(call, &call->ended) && !call->out.failed;
-    if (!at->ok || call->ended || (call->out.len && !send_chunk(s, at)))
-        return false;
-    at->due = silent_until(call, s->now);
+    for (int i = 0; i < TURNS; i++) {
+        if (has_no_news(at))
+            return true;
+        if (!at->ok || call->ended || !send_chunk(s, at))
+            return false;
+        at->due = silent_until(call, s->now);
+    }
+    s->more = true;
     return true;
 }
 
-/* False: the server stops. */
-static bool see_to(struct http_streams *s, struct epoll_event *ev, int n)
+/* Nobody but this thread takes seats out of the list, and others add to its head, so that it can be walked without the
+ * lock. The descriptor is reset first: what comes during the walk rings again. */
+static void ask_all(struct http_streams *s)
 {
-    for (int i = 0; i < n; i++) {
-        struct seat *at = ev[i].data.ptr;
-        if (!at)
-            return false;
-        if (!ev[i].events || (ev[i].events == EPOLLIN && go_on(s, at)))
-            continue;
-        for (int k = i + 1; k < n; k++) /* its other descriptor's event would find no seat */
-            if (ev[k].data.ptr == at)
-                ev[k].events = 0;
-        give_back(s, at);
+    uint64_t count;
+    while (read(s->news_fd, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+    s->more = false;
+    pthread_mutex_lock(&s->lock);
+    struct seat *at = s->first, *next;
+    pthread_mutex_unlock(&s->lock);
+    for (; at; at = next) {
+        next = at->next;
+        if (!go_on(s, at))
+            give_back(s, at);
     }
+}
+
+/* False: the server stops. Sockets come first: ask_all() may give back seats that their events name. */
+static bool see_to(struct http_streams *s, const struct epoll_event *ev, int n)
+{
+    bool news = s->more;
+    for (int i = 0; i < n; i++) {
+        if (!ev[i].data.ptr)
+            return false;
+        if (ev[i].data.ptr == s)
+            news = true;
+        else
+            give_back(s, ev[i].data.ptr);
+    }
+    if (news)
+        ask_all(s);
     return true;
 }
 
@@ -187,7 +213,7 @@ static void *streams_main(void *arg)
     uint64_t looked = 0;
     pthread_setname_np(pthread_self(), "ffwd-streams");
     for (;;) {
-        const int n = epoll_wait(s->epoll, ev, BATCH, LOOK_MS);
+        const int n = epoll_wait(s->epoll, ev, BATCH, s->more ? 0 : LOOK_MS);
         if (n < 0 && errno != EINTR)
             BUG("the descriptors of streams cannot be waited for");
         s->now = clock_ns();
@@ -206,17 +232,19 @@ static void *streams_main(void *arg)
 
 /* ---- from outside ---- */
 
-enum status http_streams_new(struct http_streams **out, int stop_fd, http_sent *sent, struct err *e)
+enum status http_streams_new(struct http_streams **out, int stop_fd, int news_fd, http_sent *sent, struct err *e)
 {
     *out = NULL;
     struct http_streams *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(e, ST_NO_MEMORY, "", "no memory for the table of streams");
     s->sent = sent;
+    s->news_fd = news_fd;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     buf_init(&s->chunk, HTTP_CHUNK);
     pthread_mutex_init(&s->lock, NULL);
-    if (s->epoll >= 0 && watch(s, stop_fd, EPOLLIN, NULL) && pthread_create(&s->thread, NULL, streams_main, s) == 0) {
+    if (s->epoll >= 0 && watch(s, stop_fd, EPOLLIN, NULL) && watch(s, news_fd, EPOLLIN, s) &&
+        pthread_create(&s->thread, NULL, streams_main, s) == 0) {
         *out = s;
         return ST_OK;
     }
@@ -241,14 +269,10 @@ void http_streams_free(struct http_streams *s)
 bool http_streams_serve(struct http_streams *s, struct http_call *call)
 {
     call->handed_over = true;
-    call->waits_on = -1;
     call->overdue = false; /* of a silence that news ended before anybody waited */
-    struct seat at = {.call = call, .socket = http_socket(call)};
-    at.ok = call->fill(call, &call->ended) && !call->out.failed; /* what is there already */
-    at.news = call->waits_on;
-    at.due = silent_until(call, clock_ns());
+    struct seat at = {.call = call, .socket = http_socket(call), .due = silent_until(call, clock_ns())};
     sem_init(&at.done, 0, 0);
-    if (at.ok && !call->ended && !call->out.len && at.news >= 0 && take_seat(s, &at))
+    if (has_no_news(&at) && take_seat(s, &at))
         while (sem_wait(&at.done) != 0)
             ;
     sem_destroy(&at.done);
