@@ -200,12 +200,12 @@ size_t engine_take(struct engine *en, request_id id, struct event *out, size_t n
 /* Waits until an event is there or `timeout_ms` passed (-1 = no limit); true = there is one. */
 bool engine_wait(struct engine *en, request_id id, int timeout_ms);
 
-/* A descriptor that is readable while there is news, as engine_take() tells; it lives as long as the id. */
+/* A descriptor that is readable while there is news of an id that is not shared; it lives as long as the id. */
 int engine_fd(struct engine *en, request_id id);
 
 /* For a thread that waits for many: while an id is shared, its news makes engine_shared_fd() readable instead, one eventfd
- * for all such ids, until it is read. engine_wait() is not for such an id. After a change take until there is nothing,
- * and wait then. */
+ * for all such ids, non-blocking, until its only reader reads it. engine_wait() is not for such an id. Whoever takes
+ * changes it, takes until there is nothing afterwards, and waits then. */
 void engine_share(struct engine *en, request_id id, bool shared);
 int engine_shared_fd(const struct engine *en);
 

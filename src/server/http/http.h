@@ -57,7 +57,7 @@ struct http_config {
     void (*refuse)(struct http_call *call, int status, const struct err *e); /* replies with an error */
     const struct http_watch *watch; /* outlives the http */
     void *app;
-    int news_fd; /* an eventfd, written when streams that were handed over may have news (http_call.handed_over) */
+    int news_fd; /* a non-blocking eventfd, written when a call may have news that is http_call.handed_over */
     uint32_t idle_s, head_s, body_s; /* longest silence; time for a request's head, for its body */
 };
 
