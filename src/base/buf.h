@@ -25,7 +25,7 @@ void buf_clear(struct buf *b); /* keeps the memory, forgets content and failure 
 bool buf_add(struct buf *b, const void *data, size_t n);
 static inline bool buf_adds(struct buf *b, const char *s)
 {
-    return buf_add(b, s, strlen(s)); /* known where it is compiled, of most */
+    return buf_add(b, s, strlen(s)); /* of a literal the compiler knows it */
 }
 bool buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -7,8 +7,7 @@
 
 #include "server/note.h"
 
-#define TAKE 8                 /* events taken at a time; they lie on the connection thread's small stack */
-#define OUT_ENOUGH (32u << 10) /* a stream is sent on before more than about this much waits */
+#define TAKE 8 /* events taken at a time; they lie on the connection thread's small stack */
 
 void server_job_init(struct reply_job *job)
 {
@@ -376,7 +375,7 @@ static void take_part(struct reply *r, struct reply_part *p)
 {
     struct event ev[TAKE];
     size_t n;
-    while (!p->ended && r->err.code == ST_OK && r->call->out.len < OUT_ENOUGH &&
+    while (!p->ended && r->err.code == ST_OK && r->call->out.len < HTTP_ENOUGH &&
            (n = engine_take(r->srv->engine, p->id, ev, TAKE)) > 0)
         for (size_t i = 0; i < n && !p->ended && r->err.code == ST_OK; i++)
             take_one(r, p, &ev[i]);
@@ -390,7 +389,8 @@ void server_reply_comment(struct reply *r, struct buf *out)
 
 enum progress { PROGRESS_SOME, PROGRESS_ALL, PROGRESS_FAILED, PROGRESS_GONE };
 
-/* A thread of its own waits for each part's descriptor, the one that all streams share for one descriptor of all. */
+/* The connection's own thread waits at each part's descriptor, the streams' thread at one for all: parts ring where the
+ * thread waits that has the call. */
 static void follow_thread(struct reply *r)
 {
     if (r->shared == r->call->handed_over)

@@ -525,15 +525,22 @@ static void test_bad_config(void **state)
 
 /* --- waiting --------------------------------------------------------------------------------------------------------- */
 
-static void test_descriptor(void **state)
+static const tok_id three[3] = {1, 2, 3};
+
+/* One row whose steps wait for fake.gate, and which no id ends. */
+static struct engine *begin_gated(void)
 {
-    (void)state;
     fake_init(&fake, 100);
     fake.no_eos = true;
     fake.gated = true;
-    struct engine *en = begin((struct engine_config){.rows = 1}, true);
-    static const tok_id prompt[3] = {1, 2, 3};
-    struct request rq = client_request(prompt, 3, 2);
+    return begin((struct engine_config){.rows = 1}, true);
+}
+
+static void test_descriptor(void **state)
+{
+    (void)state;
+    struct engine *en = begin_gated();
+    struct request rq = client_request(three, 3, 2);
     request_id id = client_submit(en, &rq);
     struct pollfd p = {.fd = engine_fd(en, id), .events = POLLIN};
     assert_true(p.fd >= 0);
@@ -637,12 +644,8 @@ static void test_shared_descriptor(void **state)
     (void)state;
     uint64_t count;
     struct event ev;
-    fake_init(&fake, 100);
-    fake.no_eos = true;
-    fake.gated = true;
-    struct engine *en = begin((struct engine_config){.rows = 1}, true);
-    static const tok_id prompt[3] = {1, 2, 3};
-    struct request rq = client_request(prompt, 3, 3);
+    struct engine *en = begin_gated();
+    struct request rq = client_request(three, 3, 3);
     request_id id = client_submit(en, &rq);
     struct pollfd own = {.fd = engine_fd(en, id), .events = POLLIN};
     struct pollfd common = {.fd = engine_shared_fd(en), .events = POLLIN};
@@ -664,18 +667,20 @@ static void test_shared_descriptor(void **state)
     sem_post(&fake.gate);
     assert_int_equal(poll(&own, 1, 60000), 1);
     assert_int_equal(poll(&common, 1, 0), 0);
-    engine_share(en, id, true);
-    client_await_load(en, 0, 0);
-    while (client_take(en, id, &reply))
-        ;
+    while (!reply.ended)
+        if (engine_wait(en, id, 60000))
+            client_take(en, id, &reply);
     assert_int_equal(reply.n, 3);
+    poll(NULL, 0, 20); /* so that the engine has left the slot, and the notifier has rung for the end */
+    assert_int_equal(engine_take(en, id, &ev, 1), 0);
+    engine_share(en, id, true);
     engine_close(en, id);
-    engine_share(en, id, true); /* an id that was closed is nobody's */
-    poll(NULL, 0, 20);          /* so that the engine has left the slot, too */
+    engine_share(en, id, false); /* an id that was closed is nobody's */
     id = client_submit(en, &rq);
     for (int i = 0; i < 3; i++)
         sem_post(&fake.gate);
-    assert_true(engine_wait(en, id, 60000)); /* the slot's next request begins unshared */
+    own.fd = engine_fd(en, id);
+    assert_int_equal(poll(&own, 1, 60000), 1); /* the slot's next request begins unshared */
     engine_close(en, id);
     end(en);
 }

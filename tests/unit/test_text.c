@@ -24,6 +24,14 @@ static tok_id add(struct words *w, const char *text, int type, float score)
     return id;
 }
 
+static struct tok *tok_of(const struct tok_source *src)
+{
+    struct err e;
+    struct tok *t;
+    assert_int_equal(tok_new_gguf(&t, src, &e), ST_OK);
+    return t;
+}
+
 enum { BPE_BOS = 256, BPE_END, BPE_THINK, BPE_HE, BPE_LL, BPE_HELL, BPE_COUNT };
 
 /* Bytes, then the names above. */
@@ -31,8 +39,6 @@ static struct tok *byte_level(void)
 {
     static struct words w;
     struct tok_source src;
-    struct err e;
-    struct tok *t;
     words_begin_bytes(&w);
     words_add(&w, "<|bos|>", TOK_CONTROL);
     words_add(&w, "<|im_end|>", TOK_CONTROL);
@@ -45,16 +51,13 @@ static struct tok *byte_level(void)
     src.eos = BPE_END;
     src.add_bos = 1;
     src.add_eos = 1;
-    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
-    return t;
+    return tok_of(&src);
 }
 
 static struct tok *sentence_piece(void)
 {
     static struct words w;
     struct tok_source src;
-    struct err e;
-    struct tok *t;
     char piece[8];
     w.n = 0;
     add(&w, "<unk>", TOK_UNKNOWN, 0);
@@ -76,8 +79,7 @@ static struct tok *sentence_piece(void)
     src.types = w.types;
     src.scores = w.scores;
     src.n_tokens = w.n;
-    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
-    return t;
+    return tok_of(&src);
 }
 
 static void check_ids(const struct tok *t, const char *text, unsigned flags, const tok_id *want, size_t n)
@@ -127,17 +129,14 @@ static void test_byte_level(void **state)
 static void test_words_again(void **state)
 {
     static struct words w;
-    struct tok_source src;
-    struct tok *t;
-    struct err e;
     (void)state;
     words_begin_bytes(&w);
     words_merge(&w, "h", "e");
     words_merge(&w, "l", "l");
     words_merge(&w, "he", "ll");
     words_add(&w, "oo", TOK_NORMAL);
-    src = words_source(&w, "smollm");
-    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    const struct tok_source src = words_source(&w, "smollm");
+    struct tok *t = tok_of(&src);
     for (int i = 0; i < 3; i++) {
         check_ids(t, "hell", TOK_PLAIN, IDS(258));
         check_ids(t, "oo", TOK_PLAIN, IDS('o', 'o'));
@@ -151,15 +150,12 @@ static void test_spaces(void **state)
 {
     enum { TWO = 256, WITH_X };
     static struct words w;
-    struct tok_source src;
-    struct tok *t;
-    struct err e;
     (void)state;
     words_begin_bytes(&w);
     words_merge(&w, "\xc4\xa0", "\xc4\xa0");
     words_merge(&w, "\xc4\xa0", "x");
-    src = words_source(&w, "smollm");
-    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    const struct tok_source src = words_source(&w, "smollm");
+    struct tok *t = tok_of(&src);
     check_ids(t, " x", TOK_PLAIN, IDS(WITH_X));
     check_ids(t, "  x", TOK_PLAIN, IDS(' ', WITH_X));
     check_ids(t, "   x", TOK_PLAIN, IDS(TWO, WITH_X));
@@ -232,8 +228,6 @@ static void test_ends(void **state)
                                         "<|endoftext|>", "<other>"};
     static struct words w;
     struct tok_source src;
-    struct err e;
-    struct tok *t;
     size_t n;
     (void)state;
     words_begin_bytes(&w);
@@ -242,7 +236,7 @@ static void test_ends(void **state)
     words_merge(&w, "h", "e");
     src = words_source(&w, "smollm");
     src.eos = 258, src.eot = 256, src.eom = 257;
-    assert_int_equal(tok_new_gguf(&t, &src, &e), ST_OK);
+    struct tok *t = tok_of(&src);
     const tok_id *ends = tok_eos(t, &n);
     assert_int_equal(n, 7);
     for (size_t i = 0; i < n; i++) {

@@ -79,6 +79,8 @@ void http_free(struct http *h);
 
 #define HTTP_FDS 40 /* descriptors of one wait: LIMIT_PARTS and a few */
 
+#define HTTP_ENOUGH (32u << 10) /* bytes of http_call.out at which `fill` may stop, though there is more */
+
 #define HTTP_MORE 16 /* headers that are added to one reply */
 
 enum http_news { HTTP_READY, HTTP_GONE, HTTP_STOPPING, HTTP_QUIET, HTTP_LATER };

@@ -13,7 +13,6 @@
 #include "server/limits.h"
 
 #define BATCH 16     /* descriptors' events taken at a time */
-#define TURNS 4      /* pieces sent of one stream before it is the next one's turn */
 #define LOOK_MS 1000 /* how often silent streams are looked for */
 #define LOOK_NS (LOOK_MS * 1000000ull)
 #define KEPT (64u << 10) /* bytes of the buffer for chunks that stay between two turns */
@@ -34,8 +33,8 @@ struct http_streams {
     http_sent *sent;
     uint64_t now;         /* the thread's: clock_ns() of its latest turn, */
     struct buf chunk;     /* what it sends, */
-    bool more;            /* and whether a stream had more than its turns */
-    pthread_mutex_t lock; /* over what follows, and over taking and giving up seats */
+    bool more;            /* and whether a stream may have more than was sent of it */
+    pthread_mutex_t lock; /* over what follows, and over taking and giving up seats; a `fill` may run under it */
     struct seat *first;
     bool stopped;
 };
@@ -53,12 +52,12 @@ static bool watch(const struct http_streams *s, int fd, uint32_t events, void *p
     return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
-/* Whether it has nothing to send, and is to be asked again. */
-static bool has_no_news(struct seat *at)
+/* Asks for what is new. False: nothing is, and it is to be asked again. */
+static bool ask(struct seat *at)
 {
     struct http_call *call = at->call;
     at->ok = call->fill(call, &call->ended) && !call->out.failed;
-    return at->ok && !call->ended && !call->out.len;
+    return !at->ok || call->ended || call->out.len;
 }
 
 /* News that rang before the thread could see the seat is found here; later one finds the seat. Without memory to watch the
@@ -66,7 +65,7 @@ static bool has_no_news(struct seat *at)
 static bool take_seat(struct http_streams *s, struct seat *at)
 {
     pthread_mutex_lock(&s->lock);
-    const bool taken = !s->stopped && has_no_news(at);
+    const bool taken = !s->stopped && !ask(at);
     if (taken) {
         (void)watch(s, at->socket, EPOLLRDHUP, at);
         at->next = s->first;
@@ -138,14 +137,13 @@ static bool send_chunk(struct http_streams *s, const struct seat *at)
 static bool go_on(struct http_streams *s, struct seat *at)
 {
     struct http_call *call = at->call;
-    for (int i = 0; i < TURNS; i++) {
-        if (has_no_news(at))
-            return true;
-        if (!at->ok || call->ended || !send_chunk(s, at))
-            return false;
-        at->due = silent_until(call, s->now);
-    }
-    s->more = true;
+    if (!ask(at))
+        return true;
+    const bool all = call->out.len < HTTP_ENOUGH;
+    if (!at->ok || call->ended || !send_chunk(s, at))
+        return false;
+    at->due = silent_until(call, s->now);
+    s->more = s->more || !all;
     return true;
 }
 
@@ -272,7 +270,7 @@ bool http_streams_serve(struct http_streams *s, struct http_call *call)
     call->overdue = false; /* of a silence that news ended before anybody waited */
     struct seat at = {.call = call, .socket = http_socket(call), .due = silent_until(call, clock_ns())};
     sem_init(&at.done, 0, 0);
-    if (has_no_news(&at) && take_seat(s, &at))
+    if (!ask(&at) && take_seat(s, &at))
         while (sem_wait(&at.done) != 0)
             ;
     sem_destroy(&at.done);

@@ -4,9 +4,8 @@
  * A stream's own thread could wait for its events and send them, but waking it for each token costs more than what it
  * does then: two thirds of a token's price where many streams run. So it hands its call over to this thread, which waits
  * for the news of all of them at one descriptor, asks each for its own, and does what is usual: something came, and the
- * client's socket takes it. Whatever else happens
- * gives the call back to its own thread, which finds out what it is: the client left, does not read, or the stream
- * ended, or had no news for long.
+ * client's socket takes it. Whatever else happens gives the call back to its own thread, which finds out what it is: the
+ * client left, does not read, or the stream ended, or nothing was sent for long.
  *
  * What is sent here goes past the library, as chunks of HTTP/1.1 that look like the library's own (http_stream() decides
  * which calls that is possible for). It never has anything unsent of its own when it asks for more.
