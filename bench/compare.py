@@ -31,6 +31,7 @@ import report
 QUICK_S = 270  # no further round begins that would not be over by then
 LIMITS = os.path.join(kit.BUILD, "bench/limits")
 OWN_ROWS = 32  # of a step whose overhead is measured
+STARTS = 5     # of a cold process, a round: one takes little time, and single ones differ by half
 
 
 # ------------------------------------------------------------------------------------------------------ expected time
@@ -98,7 +99,8 @@ def parts_of(model, figures, peer_count, rounds):
         kind = bars.FIGURES[name].kind
         groups.setdefault(name if kind in ("prefill", "decode") else kind, []).append(name)
     return [Part([], trial_guess(model, figures, peer_count), 1)] + [
-        Part(names, guess(model, names, 1 + peer_count), rounds) for names in groups.values()]
+        Part(names, guess(model, names, 1 + peer_count), rounds * (STARTS if kind == "start" else 1))
+        for kind, names in groups.items()]
 
 
 # ---------------------------------------------------------------------------------------------------------- measuring

@@ -22,7 +22,8 @@ kernels it was measured. [SERVERS.md](SERVERS.md) has the server under load, bes
 - "1B shape": the shape of Llama 3.2 1B with random weights (`tools/synth_model.py`).
 - Prompts and passes begin at an empty context and take the head of their last token, as `llama-bench -p N` does; rows
   that are decoded together have prompts of {BATCH} tokens. Keys and values are f16. A cold process finds its files in the
-  system's cache and has a context of {CONTEXT} tokens.
+  system's cache and has a context of {CONTEXT} tokens. A round has one start of each program, or, where a section counts
+  more rounds than one number, five.
 
 ![ratios to the better peer](results.png)
 """.replace("{BATCH}", str(peers.BATCH_PROMPT)).replace("{CONTEXT}", str(peers.START_CONTEXT))
