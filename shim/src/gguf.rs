@@ -4,10 +4,11 @@ use crate::border::{fail, Res, FFWD_MODEL, FFWD_UNSUPPORTED};
 use crate::pretok::pre_for;
 use crate::scored::Scored;
 use crate::special::{Special, Splitter};
-use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok, Words};
+use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok};
 use crate::vocab::{
     spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED,
 };
+use crate::words::Words;
 use ahash::AHashMap;
 use tokenizers::models::bpe::{BpeBuilder, BPE};
 
@@ -132,13 +133,9 @@ impl<'a> Source<'a> {
         let pipe = if !listed {
             Pipe::Spm { merger: Merger::Scored(self.scored(&vocab)), patterns, joins }
         } else if spm_like {
-            Pipe::Spm {
-                merger: Merger::Listed(Words::new(self.bpe(&vocab, true, false)?, vocab.len())),
-                patterns,
-                joins,
-            }
+            Pipe::Spm { merger: Merger::Listed(Words::new(self.bpe(&vocab, true, false)?)), patterns, joins }
         } else {
-            let words = Words::new(self.bpe(&vocab, false, ignore_merges)?, vocab.len());
+            let words = Words::new(self.bpe(&vocab, false, ignore_merges)?);
             Pipe::ByteLevel { words, patterns, alphabet: Box::new(ByteLevel::new()) }
         };
         Ok(Tok {

@@ -5,10 +5,11 @@
 
 use crate::border::{fail, Res, FFWD_MODEL, FFWD_UNSUPPORTED};
 use crate::special::{Special, Splitter};
-use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok, Words};
+use crate::tokenizer::{Joins, Merger, Pipe, Prefix, Tok};
 use crate::vocab::{
     byte_of, spm_bytes, turn_ends, ByteLevel, Vocab, BYTE, CONTROL, NONE, NORMAL, UNUSED, USER_DEFINED,
 };
+use crate::words::Words;
 use ahash::{AHashMap, AHashSet};
 use serde_json::Value;
 use tokenizers::{ModelWrapper, Tokenizer};
@@ -53,7 +54,7 @@ pub fn build(json: &[u8], named_ends: &[i32]) -> Res<Tok> {
         let ModelWrapper::BPE(bpe) = whole.get_model().clone() else {
             return fail(FFWD_MODEL, "tokenizer.json has no BPE model");
         };
-        Pipe::Spm { merger: Merger::Listed(Words::new(bpe, vocab.len())), patterns: Vec::new(), joins }
+        Pipe::Spm { merger: Merger::Listed(Words::new(bpe)), patterns: Vec::new(), joins }
     } else {
         Pipe::Library(Box::new(whole))
     };

@@ -35,6 +35,7 @@ mod template;
 mod tokenizer;
 mod tokenv;
 mod vocab;
+mod words;
 
 /// The versions this archive was built from.
 #[no_mangle]

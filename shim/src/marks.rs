@@ -54,7 +54,15 @@ pub fn render(t: &Template, tok: &Tok, own: &[(&'static str, String)], doc: Json
     let Some(marks) = unused(&[&text, &t.source], &doc) else {
         return fail(FFWD_ARGUMENT, "the request uses every private code point");
     };
-    let plan = Plan::new(&tok.splitter, &t.source, own, marks);
+    let wording = t.wording(&tok.splitter);
+    let plan = Plan {
+        splitter: &tok.splitter,
+        source: &t.source,
+        wording: &wording,
+        own,
+        known: tok.splitter.spellings(),
+        marks,
+    };
     let mut sure: Option<Vec<String>> = None;
     let mut suspect = None;
     for way in WAYS {

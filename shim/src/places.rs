@@ -6,7 +6,7 @@ use crate::tokenizer::Marks;
 use ahash::AHashSet;
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value as Json;
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 /// At which ends of a string marks stand.
 #[derive(Clone, Copy, PartialEq)]
@@ -41,29 +41,36 @@ struct Literals {
 const LITERAL: usize = 256;
 const LITERALS: usize = 4096;
 
-/// What there is to know about the control tokens and the template.
-pub struct Plan<'a> {
-    splitter: &'a Splitter,
-    source: &'a str,
+/// What a template says, read with the control tokens of one vocabulary.
+pub struct Wording {
     /// The words of the source without the control tokens in it: the template's own.
-    words: AHashSet<&'a str>,
-    own: &'a [(&'static str, String)],
-    known: &'a Spellings,
-    marks: Marks,
-    literals: OnceCell<Literals>,
+    words: AHashSet<Box<str>>,
+    literals: OnceLock<Literals>,
 }
 
-impl<'a> Plan<'a> {
-    pub fn new(splitter: &'a Splitter, source: &'a str, own: &'a [(&'static str, String)], marks: Marks) -> Self {
+impl Wording {
+    pub fn new(splitter: &Splitter, source: &str) -> Self {
         let (mut words, mut from) = (AHashSet::new(), 0);
         for (a, b) in splitter.control_in(source) {
-            words.extend(parts(&source[from..a]));
+            words.extend(parts(&source[from..a]).map(Box::from));
             from = b;
         }
-        words.extend(parts(&source[from..]));
-        Plan { splitter, source, words, own, known: splitter.spellings(), marks, literals: OnceCell::new() }
+        words.extend(parts(&source[from..]).map(Box::from));
+        Wording { words, literals: OnceLock::new() }
     }
+}
 
+/// What there is to know about the control tokens and the template.
+pub struct Plan<'a> {
+    pub splitter: &'a Splitter,
+    pub source: &'a str,
+    pub wording: &'a Wording,
+    pub own: &'a [(&'static str, String)],
+    pub known: &'a Spellings,
+    pub marks: Marks,
+}
+
+impl Plan<'_> {
     /// The document with marks in its strings and keys.
     pub fn document(&self, way: Way, v: &Json) -> Json {
         match v {
@@ -79,7 +86,7 @@ impl<'a> Plan<'a> {
     fn string(&self, way: Way, s: &str) -> String {
         // A word the template itself uses (a role, a type, a field) is the protocol's, not the client's: it may be
         // compared with, and `'<|' + role + '|>'` is meant.
-        if s.is_empty() || (is_word(s) && self.words.contains(s)) {
+        if s.is_empty() || (is_word(s) && self.wording.words.contains(s)) {
             return s.to_string();
         }
         let (mut out, quote_named) = match way {
@@ -146,7 +153,7 @@ impl<'a> Plan<'a> {
     /// Takes marks out of the template's literals in s and puts them around those, beyond white space, instead. A literal
     /// at an end of s stands there without a mark, so that the template finds it (`startswith`).
     fn spare_literals(&self, s: &str, (head, tail): (usize, usize), at: &mut Vec<usize>) {
-        let literals = self.literals.get_or_init(|| self.literals());
+        let literals = self.wording.literals.get_or_init(|| self.literals());
         let Some(aho) = &literals.aho else {
             return;
         };
@@ -230,7 +237,7 @@ impl<'a> Plan<'a> {
             let strange = *strange.entry(token).or_insert_with(|| {
                 !self.named(token)
                     && !self.own.iter().any(|(_, t)| t == token)
-                    && !parts(token).all(|w| w.chars().all(|c| c.is_ascii_digit()) || self.words.contains(w))
+                    && !parts(token).all(|w| w.chars().all(|c| c.is_ascii_digit()) || self.wording.words.contains(w))
             });
             if strange && !text[..a].ends_with(self.marks.quote) {
                 out.push_str(&text[from..a]);

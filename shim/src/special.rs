@@ -7,6 +7,7 @@
 use crate::border::{fail, Res, FFWD_MODEL};
 use ahash::AHashSet;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 /// A special token as the vocabulary describes it.
@@ -78,12 +79,16 @@ impl Spellings {
 }
 
 pub struct Splitter {
+    /// No other splitter has it, nor will.
+    pub serial: u64,
     spellings: OnceLock<Spellings>,
     specials: Vec<Special>,
     all: Matcher,
     words: Matcher,
     control: Matcher,
 }
+
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Which specials count in a text.
 #[derive(Clone, Copy, PartialEq)]
@@ -98,7 +103,8 @@ impl Splitter {
         let all = Matcher::new(&specials, |_| true)?;
         let words = Matcher::new(&specials, |s| !s.control)?;
         let control = Matcher::new(&specials, |s| s.control)?;
-        Ok(Splitter { spellings: OnceLock::new(), specials, all, words, control })
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        Ok(Splitter { serial, spellings: OnceLock::new(), specials, all, words, control })
     }
 
     pub fn specials(&self) -> &[Special] {

@@ -6,6 +6,8 @@
 
 use crate::border::{fail, Fail, Res, FFWD_ARGUMENT, FFWD_BUG, FFWD_MODEL, FFWD_TOO_LONG};
 use crate::marks;
+use crate::places::Wording;
+use crate::special::Splitter;
 use crate::strftime::Now;
 use crate::tokenizer::{Marks, Tok};
 use crate::vocab::NONE;
@@ -16,6 +18,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::Value as Json;
 use std::fmt;
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 /// Template instructions of one rendering, and bytes of its text and of a template's source.
 pub const FFWD_LIMIT_FUEL: u64 = 40_000_000;
@@ -30,6 +33,8 @@ const RECURSION: usize = 400;
 pub struct Template {
     env: Environment<'static>,
     pub source: String,
+    /// For the first splitter that asked; there is seldom another.
+    wording: OnceLock<(u64, Arc<Wording>)>,
 }
 
 /// What `raise_exception` was called with.
@@ -66,7 +71,7 @@ impl Template {
             if let Err(e) = env.add_template_owned("chat", dialect::rewrite(&source)) {
                 return fail(FFWD_MODEL, format!("the chat template does not parse: {}", describe(&e)));
             }
-            Ok(Template { env, source })
+            Ok(Template { env, source, wording: OnceLock::new() })
         })
     }
 
@@ -90,6 +95,14 @@ impl Template {
                 None => Ok(Rendering { text: self.once(&doc, &own, now)?, marked: None, marks: None }),
             }
         })
+    }
+
+    pub fn wording(&self, splitter: &Splitter) -> Arc<Wording> {
+        let read = || Arc::new(Wording::new(splitter, &self.source));
+        match self.wording.get_or_init(|| (splitter.serial, read())) {
+            (of, kept) if *of == splitter.serial => kept.clone(),
+            _ => read(),
+        }
     }
 
     /// One rendering of one document.

@@ -9,11 +9,10 @@ use crate::pretok::{block_at, cut, next_block, Pattern};
 use crate::scored::{Scored, Scratch};
 use crate::special::{Match, Part, Splitter};
 use crate::vocab::{ByteLevel, Vocab, BYTE, NONE};
+use crate::words::{pieces, Words};
 use ahash::AHashSet;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tokenizers::models::bpe::BPE;
-use tokenizers::{Model, Tokenizer};
+use tokenizers::Tokenizer;
 
 /// How text becomes words and words become ids.
 pub enum Pipe {
@@ -31,41 +30,6 @@ pub enum Merger {
     Listed(Words),
     /// By the tokens' scores.
     Scored(Scored),
-}
-
-/// A list of merges, and which tokens are known to be what their own text becomes: nearly all are, and such a word need
-/// not be merged again. Each text has an id of its own.
-pub struct Words {
-    bpe: BPE,
-    whole: Vec<AtomicBool>, // by id
-}
-
-impl Words {
-    pub fn new(bpe: BPE, vocab: usize) -> Words {
-        Words { bpe, whole: (0..vocab).map(|_| AtomicBool::new(false)).collect() }
-    }
-
-    fn merge(&self, word: &str, out: &mut Vec<i32>) -> Res<()> {
-        pieces(word, &mut |p| {
-            let id = self.bpe.token_to_id(p);
-            let whole = id.and_then(|i| self.whole.get(i as usize));
-            if let (Some(i), Some(true)) = (id, whole.map(|w| w.load(Ordering::Relaxed))) {
-                out.push(i as i32);
-                return Ok(());
-            }
-            let tokens = match self.bpe.tokenize(p) {
-                Ok(t) => t,
-                Err(e) => return fail(FFWD_ARGUMENT, format!("the text cannot be encoded: {e}")),
-            };
-            if let (Some(w), [t]) = (whole, tokens.as_slice()) {
-                if id == Some(t.id) {
-                    w.store(true, Ordering::Relaxed);
-                }
-            }
-            out.extend(tokens.iter().map(|t| t.id as i32));
-            Ok(())
-        })
-    }
 }
 
 /// When a first space is put before text, and taken off again when decoding.
@@ -190,8 +154,11 @@ impl Tok {
             };
             match &self.pipe {
                 Pipe::ByteLevel { words, patterns, alphabet } => cut(patterns, block, &mut |word| {
+                    if words.find(word, out) {
+                        return Ok(());
+                    }
                     alphabet.encode(word, &mut scratch);
-                    words.merge(&scratch, out)
+                    words.merge(word, &scratch, out)
                 })?,
                 Pipe::Spm { merger, patterns, joins } => {
                     scratch.clear();
@@ -201,7 +168,8 @@ impl Tok {
                     scratch.extend(block.chars().map(|c| if c == ' ' { '\u{2581}' } else { c }));
                     cut(patterns, &scratch, &mut |piece| {
                         joins.words(piece, &mut |w| match merger {
-                            Merger::Listed(words) => words.merge(w, out),
+                            Merger::Listed(words) if words.find(w, out) => Ok(()),
+                            Merger::Listed(words) => words.merge(w, w, out),
                             Merger::Scored(s) => pieces(w, &mut |p| {
                                 s.merge(p, &mut work, out);
                                 Ok(())
@@ -263,22 +231,6 @@ impl Tok {
     pub fn find_special(&self, text: &str) -> i32 {
         self.splitter.specials().iter().find(|s| s.text == text).map_or(NONE, |s| s.id as i32)
     }
-}
-
-/// A word longer than this is no word; merging it whole would hold a hundred times its bytes.
-const WORD: usize = 32 << 10;
-
-fn pieces(word: &str, each: &mut dyn FnMut(&str) -> Res<()>) -> Res<()> {
-    let mut rest = word;
-    while !rest.is_empty() {
-        let mut n = rest.len().min(WORD);
-        while !rest.is_char_boundary(n) {
-            n -= 1;
-        }
-        each(&rest[..n])?;
-        rest = &rest[n..];
-    }
-    Ok(())
 }
 
 /// Where a SentencePiece-style text may be cut into words.

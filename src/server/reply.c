@@ -7,7 +7,8 @@
 
 #include "server/note.h"
 
-#define TAKE 8 /* events taken at a time; they lie on the connection thread's small stack */
+#define FIRST 2047 /* bytes of the first events of a stream, or of a short one */
+#define TAKE 8     /* events taken at a time; they lie on the connection thread's small stack */
 
 void server_job_init(struct reply_job *job)
 {
@@ -138,6 +139,8 @@ static struct reply *make(struct http_call *call, struct reply_job *job, const s
     keep(&r->job.session, r->session, sizeof r->session);
     r->parts_n = parts;
     buf_init(&r->head, 4096);
+    if (r->job.stream)
+        (void)buf_reserve(&call->out, FIRST);
     for (uint32_t i = 0; i < r->parts_n; i++)
         make_part(r, i);
     server_write_id(call->id, sizeof call->id, ops->id_prefix);

@@ -31,12 +31,18 @@ uint64_t server_random(unsigned bits)
 
 void server_write_id(char *to, size_t cap, const char *prefix)
 {
-    struct {
-        uint64_t most;
-        uint32_t more;
-    } v;
-    fill_random(&v, sizeof v);
-    snprintf(to, cap, "%s%016llx%08x", prefix, (unsigned long long)v.most, v.more);
+    uint8_t random[12];
+    const size_t n = strlen(prefix);
+    if (n + 2 * sizeof random >= cap)
+        BUG("an id of %zu bytes", cap);
+    fill_random(random, sizeof random);
+    memcpy(to, prefix, n);
+    to += n;
+    for (size_t i = 0; i < sizeof random; i++) {
+        *to++ = "0123456789abcdef"[random[i] >> 4];
+        *to++ = "0123456789abcdef"[random[i] & 15];
+    }
+    *to = 0;
 }
 
 /* No token stands for more bytes than the longest piece, up to what normalisation may take away (composing characters

@@ -8,8 +8,8 @@
 #include "text/text.h"
 
 #define WORDS_MOST 400
-#define WORDS_MERGES 64
-#define WORDS_BYTES 24 /* of a token's text, with its NUL */
+#define WORDS_MERGES 144
+#define WORDS_BYTES 32 /* of a token's text, with its NUL */
 
 struct words {
     struct text_view tokens[WORDS_MOST], merges[WORDS_MERGES];

@@ -1,4 +1,5 @@
 /* text: tokenizers made of a few tokens, streams, templates, and the marks that keep a client's text harmless. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -143,6 +144,93 @@ static void test_words_again(void **state)
         check_ids(t, "he", TOK_PLAIN, IDS(256));
     }
     tok_free(t);
+}
+
+/* What is known of words ends at 24 bytes; longer ones come out the same. */
+static void test_long_words_again(void **state)
+{
+    static const char a24[] = "aaaaaaaaaaaaaaaaaaaaaaaa";
+    enum { A16 = 259, A24, A24B };
+    static struct words w;
+    (void)state;
+    words_begin_bytes(&w);
+    for (size_t n = 1; n <= 8; n *= 2)
+        words_merge(&w, a24 + 24 - n, a24 + 24 - n);
+    words_merge(&w, a24 + 8, a24 + 16);
+    words_merge(&w, a24, "b");
+    const struct tok_source src = words_source(&w, "smollm");
+    struct tok *t = tok_of(&src);
+    for (int i = 0; i < 3; i++) {
+        check_ids(t, a24, TOK_PLAIN, IDS(A24));
+        check_ids(t, "aaaaaaaaaaaaaaaaaaaaaaaab", TOK_PLAIN, IDS(A24B));
+        check_ids(t, "aaaaaaaaaaaaaaaaaaaaaaaaa", TOK_PLAIN, IDS(A24, 'a'));
+        check_ids(t, a24 + 8, TOK_PLAIN, IDS(A16));
+    }
+    tok_free(t);
+}
+
+/* ---- many threads learn the same words at once ---- */
+
+enum { LETTERS = 12, PAIRS = LETTERS * LETTERS, READERS = 4, ROUNDS = 40 };
+
+struct reader {
+    pthread_t thread;
+    const struct tok *t;
+    pthread_barrier_t *start;
+    uint64_t seed;
+    bool ok;
+};
+
+/* Words of two letters, each a token, in an order of its own; a line break is a word, too. There are so many that some
+ * share their places in the table. */
+static void *read_words(void *arg)
+{
+    struct reader *r = arg;
+    char text[3 * PAIRS];
+    tok_id want[2 * PAIRS], *ids = NULL;
+    size_t n = 0;
+    struct err e;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        uint32_t four[4];
+        rng_philox(r->seed, i, 0, four);
+        const uint32_t pair = four[0] % PAIRS;
+        text[3 * i] = (char)('a' + pair / LETTERS);
+        text[3 * i + 1] = (char)('a' + pair % LETTERS);
+        text[3 * i + 2] = '\n';
+        want[2 * i] = (tok_id)(256 + pair);
+        want[2 * i + 1] = '\n';
+    }
+    pthread_barrier_wait(r->start);
+    r->ok = tok_encode(r->t, text, sizeof text, TOK_PLAIN, &ids, &n, &e) == ST_OK && n == 2 * PAIRS &&
+            memcmp(ids, want, sizeof want) == 0;
+    tok_ids_free(ids, n);
+    return NULL;
+}
+
+static void test_words_of_many_threads(void **state)
+{
+    static struct words w;
+    (void)state;
+    words_begin_bytes(&w);
+    for (int i = 0; i < PAIRS; i++)
+        words_merge(&w, (const char[]){(char)('a' + i / LETTERS), 0}, (const char[]){(char)('a' + i % LETTERS), 0});
+    const struct tok_source src = words_source(&w, "smollm");
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        struct reader readers[READERS];
+        pthread_barrier_t start;
+        struct tok *t = tok_of(&src);
+        pthread_barrier_init(&start, NULL, READERS);
+        for (uint64_t i = 0; i < READERS; i++) {
+            readers[i] = (struct reader){.t = t, .start = &start, .seed = READERS * round + i};
+            assert_int_equal(pthread_create(&readers[i].thread, NULL, read_words, &readers[i]), 0);
+        }
+        for (size_t i = 0; i < READERS; i++) {
+            pthread_join(readers[i].thread, NULL);
+            assert_true(readers[i].ok);
+        }
+        pthread_barrier_destroy(&start);
+        tok_free(t);
+    }
 }
 
 /* The last of some spaces goes with the word behind them; at the end of what is cut they stay together. */
@@ -501,6 +589,37 @@ static void test_trust(void **state)
     tok_free(t);
 }
 
+/* What a template's own words are depends on the vocabulary; one template may meet several. */
+static void test_two_vocabularies(void **state)
+{
+    static const char source[] = "<|{{ m }}|><|im_end|><x>", vars[] = "{\"m\":\"im_end\"}";
+    static struct words w;
+    (void)state;
+    words_begin_bytes(&w);
+    words_merge(&w, "h", "e");
+    words_add(&w, "<x>", TOK_CONTROL);
+    const struct tok_source src = words_source(&w, "smollm");
+    struct tok *toks[] = {tok_of(&src), byte_level(), tok_of(&src)};
+    struct chat_template *c;
+    struct err e;
+    assert_int_equal(chat_template_new(&c, source, sizeof source - 1, &e), ST_OK);
+    for (size_t i = 0; i < 3; i++) {
+        struct text_rendering r;
+        tok_id *ids;
+        size_t n, controls = 0;
+        assert_int_equal(chat_template_render(c, toks[i], vars, sizeof vars - 1, NOW, &r, &e), ST_OK);
+        assert_int_equal(tok_encode_rendering(toks[i], &r, &ids, &n, &e), ST_OK);
+        for (size_t k = 1; k < n; k++)
+            controls += tok_is_special(toks[i], ids[k]);
+        assert_int_equal(controls, 1);
+        tok_ids_free(ids, n);
+        text_rendering_release(&r);
+    }
+    chat_template_free(c);
+    for (size_t i = 0; i < 3; i++)
+        tok_free(toks[i]);
+}
+
 static void test_shim(void **state)
 {
     (void)state;
@@ -511,7 +630,11 @@ int main(void)
 {
     setenv("TZ", "UTC", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_words_again),
+        cmocka_unit_test(test_byte_level),
+        cmocka_unit_test(test_words_again),
+        cmocka_unit_test(test_long_words_again),
+        cmocka_unit_test(test_words_of_many_threads),
+        cmocka_unit_test(test_two_vocabularies),
         cmocka_unit_test(test_spaces),     cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_json),       cmocka_unit_test(test_stream),         cmocka_unit_test(test_templates),
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_nesting),        cmocka_unit_test(test_trust),

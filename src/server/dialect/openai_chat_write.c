@@ -42,10 +42,13 @@ void openai_logprob(const struct reply *r, const struct event *ev, struct buf *o
 
 /* ---- streamed ---- */
 
+#define HEAD 255 /* bytes that a chunk's head seldom has more than */
+
 /* Everything up to the delta. The head is made once: it is most of a chunk's bytes. */
 static void open_chunk(struct reply *r, const struct reply_part *p, struct buf *out)
 {
     if (!r->head.len) {
+        (void)buf_reserve(&r->head, HEAD);
         buf_adds(&r->head, "data: ");
         openai_head(r, "chat.completion.chunk", &r->head);
         if (r->job.include_usage)

@@ -35,7 +35,7 @@ void openai_head(const struct reply *r, const char *object, struct buf *out)
 void openai_finish(const struct reply_part *p, struct buf *out)
 {
     bool called = p->calls && p->result.finish == FINISH_STOP;
-    buf_addf(out, "\"%s\"", called ? "tool_calls" : finish_name(p->result.finish));
+    http_json_cstr(out, called ? "tool_calls" : finish_name(p->result.finish));
     if (p->result.kv_exhausted)
         buf_adds(out, ",\"ffwd_detail\":\"kv_exhausted\"");
 }
