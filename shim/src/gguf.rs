@@ -133,9 +133,9 @@ impl<'a> Source<'a> {
         let pipe = if !listed {
             Pipe::Spm { merger: Merger::Scored(self.scored(&vocab)), patterns, joins }
         } else if spm_like {
-            Pipe::Spm { merger: Merger::Listed(Words::new(self.bpe(&vocab, true, false)?)), patterns, joins }
+            Pipe::Spm { merger: Merger::Listed(Words::new(self.bpe(&vocab, true, false)?, vocab.len())), patterns, joins }
         } else {
-            let words = Words::new(self.bpe(&vocab, false, ignore_merges)?);
+            let words = Words::new(self.bpe(&vocab, false, ignore_merges)?, vocab.len());
             Pipe::ByteLevel { words, patterns, alphabet: Box::new(ByteLevel::new()) }
         };
         Ok(Tok {

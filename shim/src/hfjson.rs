@@ -54,7 +54,7 @@ pub fn build(json: &[u8], named_ends: &[i32]) -> Res<Tok> {
         let ModelWrapper::BPE(bpe) = whole.get_model().clone() else {
             return fail(FFWD_MODEL, "tokenizer.json has no BPE model");
         };
-        Pipe::Spm { merger: Merger::Listed(Words::new(bpe)), patterns: Vec::new(), joins }
+        Pipe::Spm { merger: Merger::Listed(Words::new(bpe, vocab.len())), patterns: Vec::new(), joins }
     } else {
         Pipe::Library(Box::new(whole))
     };

@@ -70,7 +70,9 @@ def test_no_known_field_is_told(logged):
     ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ({"top_logprobs": 1}, "top_logprobs"),
     ({"max_completion_tokens": 2}, "max_tokens"), ({"max_tokens": None, "max_completion_tokens": 0}, "max_completion_tokens"),
-    ({"modalities": ["text", "audio"]}, "modalities"),
+    ({"modalities": ["text", "audio"]}, "modalities"), ({"prompt_cache_options": []}, "prompt_cache_options"),
+    ({"prompt_cache_options": {"prewarm": True}}, "prompt_cache_options.prewarm"),
+    ({"prompt_cache_options": {"comparison_response_id": "resp_1"}}, "prompt_cache_options.comparison_response_id"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
      "messages[0].content[0]"),
     ({"messages": [*HI, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "input_audio", "input_audio": {

@@ -7,8 +7,8 @@
 
 #include "text/text.h"
 
-#define WORDS_MOST 400
-#define WORDS_MERGES 144
+#define WORDS_MOST 2200
+#define WORDS_MERGES 1900
 #define WORDS_BYTES 32 /* of a token's text, with its NUL */
 
 struct words {

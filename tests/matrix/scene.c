@@ -138,8 +138,11 @@ static void begin(struct scene *s, const struct way *way, uint32_t positions)
         BUG("engine: %s: %s", e.field, e.text);
 }
 
+/* A request that ended while its stop was awaited (await_stop()) may have brought that about with its last token: the next
+ * step, of the others, stops then, and nobody would let it go on. */
 static void end(void)
 {
+    watch_go(&run.watch);
     leave_all();
     engine_free(run.en);
     watch_release(&run.watch);
@@ -151,7 +154,7 @@ static void stop_at(enum watch_when when, uint32_t count)
     run.watch.stop = when;
 }
 
-/* Until the engine stopped where it was told to. False when the request under test ended before: then it never will. */
+/* Until the engine stopped where it was told to. False when the request under test ended before. */
 static bool await_stop(request_id id, struct client_reply *r)
 {
     for (int ms = 0; ms < PATIENCE_S * 1000; ms += 20) {

@@ -169,9 +169,28 @@ static void test_long_words_again(void **state)
     tok_free(t);
 }
 
+/* Of two words only one has a NUL behind it. */
+static void test_word_and_nul(void **state)
+{
+    (void)state;
+    struct tok *t = byte_level();
+    for (int i = 0; i < 2; i++)
+        for (size_t n = 1; n <= 2; n++) {
+            static const tok_id want[] = {'!', 0};
+            tok_id *ids;
+            size_t count;
+            struct err e;
+            assert_int_equal(tok_encode(t, "!", n, TOK_PLAIN, &ids, &count, &e), ST_OK);
+            assert_int_equal(count, n);
+            assert_memory_equal(ids, want, n * sizeof *want);
+            tok_ids_free(ids, count);
+        }
+    tok_free(t);
+}
+
 /* ---- many threads learn the same words at once ---- */
 
-enum { LETTERS = 12, PAIRS = LETTERS * LETTERS, READERS = 4, ROUNDS = 40 };
+enum { LETTERS = 12, PAIRS = LETTERS * LETTERS, TRIPLES = PAIRS * LETTERS, READERS = 4, READ = 800, ROUNDS = 10 };
 
 struct reader {
     pthread_t thread;
@@ -181,30 +200,56 @@ struct reader {
     bool ok;
 };
 
-/* Words of two letters, each a token, in an order of its own; a line break is a word, too. There are so many that some
- * share their places in the table. */
+/* Ids of a word of three letters: every two are a token, and they and a third; two that come earlier in the alphabet are
+ * merged first, and nothing takes a letter in front. */
+static size_t triple_ids(const uint32_t c[3], tok_id *to)
+{
+    const uint32_t left = c[0] * LETTERS + c[1], right = c[1] * LETTERS + c[2];
+    if (left <= right) {
+        to[0] = (tok_id)(256 + PAIRS + left * LETTERS + c[2]);
+        return 1;
+    }
+    to[0] = (tok_id)('a' + c[0]);
+    to[1] = (tok_id)(256 + right);
+    return 2;
+}
+
+/* Words in an order of its own, each on a line; the line break is a word, too. There are so many that more of them share a
+ * place than it has room for. */
 static void *read_words(void *arg)
 {
     struct reader *r = arg;
-    char text[3 * PAIRS];
-    tok_id want[2 * PAIRS], *ids = NULL;
-    size_t n = 0;
+    char text[4 * READ];
+    tok_id want[3 * READ], *ids = NULL;
+    size_t n = 0, count = 0;
     struct err e;
-    for (uint32_t i = 0; i < PAIRS; i++) {
-        uint32_t four[4];
-        rng_philox(r->seed, i, 0, four);
-        const uint32_t pair = four[0] % PAIRS;
-        text[3 * i] = (char)('a' + pair / LETTERS);
-        text[3 * i + 1] = (char)('a' + pair % LETTERS);
-        text[3 * i + 2] = '\n';
-        want[2 * i] = (tok_id)(256 + pair);
-        want[2 * i + 1] = '\n';
+    for (uint32_t i = 0; i < READ; i++) {
+        uint32_t c[4];
+        rng_philox(r->seed, i, 0, c);
+        for (int k = 0; k < 3; k++) {
+            c[k] %= LETTERS;
+            text[4 * i + (uint32_t)k] = (char)('a' + c[k]);
+        }
+        text[4 * i + 3] = '\n';
+        n += triple_ids(c, want + n);
+        want[n++] = '\n';
     }
     pthread_barrier_wait(r->start);
-    r->ok = tok_encode(r->t, text, sizeof text, TOK_PLAIN, &ids, &n, &e) == ST_OK && n == 2 * PAIRS &&
-            memcmp(ids, want, sizeof want) == 0;
-    tok_ids_free(ids, n);
+    r->ok = tok_encode(r->t, text, sizeof text, TOK_PLAIN, &ids, &count, &e) == ST_OK && count == n &&
+            memcmp(ids, want, n * sizeof *want) == 0;
+    tok_ids_free(ids, count);
     return NULL;
+}
+
+static void merge_letters(struct words *w)
+{
+    for (int i = 0; i < PAIRS + TRIPLES; i++) {
+        const int pair = i < PAIRS ? i / LETTERS : (i - PAIRS) / LETTERS;
+        const char right[] = {(char)('a' + i % LETTERS), 0};
+        const char left[] = {(char)('a' + (i < PAIRS ? pair : pair / LETTERS)),
+                             (char)(i < PAIRS ? 0 : 'a' + pair % LETTERS), 0};
+        words_merge(w, left, right);
+    }
 }
 
 static void test_words_of_many_threads(void **state)
@@ -212,8 +257,7 @@ static void test_words_of_many_threads(void **state)
     static struct words w;
     (void)state;
     words_begin_bytes(&w);
-    for (int i = 0; i < PAIRS; i++)
-        words_merge(&w, (const char[]){(char)('a' + i / LETTERS), 0}, (const char[]){(char)('a' + i % LETTERS), 0});
+    merge_letters(&w);
     const struct tok_source src = words_source(&w, "smollm");
     for (uint64_t round = 0; round < ROUNDS; round++) {
         struct reader readers[READERS];
@@ -222,12 +266,13 @@ static void test_words_of_many_threads(void **state)
         pthread_barrier_init(&start, NULL, READERS);
         for (uint64_t i = 0; i < READERS; i++) {
             readers[i] = (struct reader){.t = t, .start = &start, .seed = READERS * round + i};
-            assert_int_equal(pthread_create(&readers[i].thread, NULL, read_words, &readers[i]), 0);
+            if (pthread_create(&readers[i].thread, NULL, read_words, &readers[i]))
+                abort(); /* others use what is on this stack */
         }
-        for (size_t i = 0; i < READERS; i++) {
+        for (size_t i = 0; i < READERS; i++)
             pthread_join(readers[i].thread, NULL);
+        for (size_t i = 0; i < READERS; i++)
             assert_true(readers[i].ok);
-        }
         pthread_barrier_destroy(&start);
         tok_free(t);
     }
@@ -633,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_byte_level),
         cmocka_unit_test(test_words_again),
         cmocka_unit_test(test_long_words_again),
+        cmocka_unit_test(test_word_and_nul),
         cmocka_unit_test(test_words_of_many_threads),
         cmocka_unit_test(test_two_vocabularies),
         cmocka_unit_test(test_spaces),     cmocka_unit_test(test_sentence_piece), cmocka_unit_test(test_refusals),

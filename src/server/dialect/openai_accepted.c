@@ -34,14 +34,31 @@ enum status openai_check_metadata(const json_t *root, struct err *e)
     return ST_OK;
 }
 
+enum status openai_check_cache(const json_t *root, struct err *e)
+{
+    const json_t *o = http_get(root, "prompt_cache_options");
+    TRY(openai_check_string(root, "prompt_cache_retention", "prompt_cache_retention", e));
+    if (o && !json_is_object(o))
+        return http_wrong_type(o, "prompt_cache_options", "an object", e);
+    if (http_get(o, "comparison_response_id"))
+        return err_set(e, ST_UNSUPPORTED, "prompt_cache_options.comparison_response_id",
+                       "prompt_cache_options.comparison_response_id is not supported by this version; usage.ffwd says "
+                       "where a prompt left what is cached");
+    if (http_get(o, "prewarm") && !json_is_false(http_get(o, "prewarm")))
+        return err_set(e, ST_UNSUPPORTED, "prompt_cache_options.prewarm",
+                       "prompt_cache_options.prewarm is not supported by this version");
+    return ST_OK;
+}
+
 enum status openai_check_accepted(const json_t *root, struct err *e)
 {
-    static const char *const texts[] = {"user", "safety_identifier", "service_tier", "prompt_cache_retention"};
+    static const char *const texts[] = {"user", "safety_identifier", "service_tier"};
     const json_t *prediction = http_get(root, "prediction");
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         TRY(openai_check_string(root, texts[i], texts[i], e));
     /* A guess at the reply, to be faster by: this server makes its own. */
     if (prediction && !json_is_object(prediction))
         return http_wrong_type(prediction, "prediction", "an object", e);
+    TRY(openai_check_cache(root, e));
     return openai_check_metadata(root, e);
 }

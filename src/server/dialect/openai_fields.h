@@ -31,6 +31,10 @@ MUST_CHECK enum status openai_check_string(const json_t *o, const char *key, con
 /* metadata: an object of a few short strings. */
 MUST_CHECK enum status openai_check_metadata(const json_t *root, struct err *e);
 
+/* prompt_cache_retention and prompt_cache_options: prefixes are cached without being asked. ST_UNSUPPORTED for what asks
+ * for more. */
+MUST_CHECK enum status openai_check_cache(const json_t *root, struct err *e);
+
 /* All such fields of chat and completions. */
 MUST_CHECK enum status openai_check_accepted(const json_t *root, struct err *e);
 

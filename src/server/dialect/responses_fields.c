@@ -66,23 +66,6 @@ static enum status check_user(const json_t *root, const char *key, struct err *e
     return ST_OK;
 }
 
-/* Prefixes are cached without being asked. */
-static enum status check_cache(const json_t *root, struct err *e)
-{
-    const json_t *o = http_get(root, "prompt_cache_options");
-    TRY(openai_check_string(root, "prompt_cache_retention", "prompt_cache_retention", e));
-    if (o && !json_is_object(o))
-        return http_wrong_type(o, "prompt_cache_options", "an object", e);
-    if (http_get(o, "comparison_response_id"))
-        return err_set(e, ST_UNSUPPORTED, "prompt_cache_options.comparison_response_id",
-                       "prompt_cache_options.comparison_response_id is not supported by this version; usage.ffwd says "
-                       "where a prompt left what is cached");
-    if (http_get(o, "prewarm") && !json_is_false(http_get(o, "prewarm")))
-        return err_set(e, ST_UNSUPPORTED, "prompt_cache_options.prewarm",
-                       "prompt_cache_options.prewarm is not supported by this version");
-    return ST_OK;
-}
-
 static enum status check_accepted(const json_t *root, struct err *e)
 {
     const json_t *truncation = http_get(root, "truncation");
@@ -92,7 +75,7 @@ static enum status check_accepted(const json_t *root, struct err *e)
     TRY(openai_check_string(root, "service_tier", "service_tier", e));
     TRY(openai_check_string(root, "instructions", "instructions", e));
     TRY(openai_check_metadata(root, e));
-    TRY(check_cache(root, e));
+    TRY(openai_check_cache(root, e));
     TRY(http_get_int(root, "max_tool_calls", 1, INT32_MAX, &calls, e)); /* of the API's own tools: there are none */
     if (truncation && !is_string(truncation, "disabled") && !is_string(truncation, "auto"))
         return err_set(e, ST_ARGUMENT, "truncation", "truncation must be 'auto' or 'disabled'");
