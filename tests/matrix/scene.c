@@ -330,7 +330,9 @@ const char *scene_run(struct scene *s, const struct way *way, struct outcome *ou
 const char *scene_copies(struct scene *s, int threads, struct outcome *out)
 {
     static struct client_reply replies[4];
-    const struct way way = {COMPANY_BATCH, 32, threads, PAST_COLD, SAMPLING_SEEDED, FILL_NONE};
+    /* A prompt takes two steps, so that the first copy still writes when the last one joins. */
+    const uint32_t chunk = (s->scale.prompt + SCENE_BEFORE_EDGE) / 2;
+    const struct way way = {COMPANY_BATCH, chunk, threads, PAST_COLD, SAMPLING_SEEDED, FILL_NONE};
     struct request rq;
     request_id id[4];
     const char *why = NULL;
